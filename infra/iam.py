@@ -253,6 +253,7 @@ def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
             "blobs are named by job or content",
         ),
         _dynamodb(data.timers, "Query"),
+        _list_rows(data, ListKind.RUNS, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem"),
         # Corrections of counts, and the cleanup of artifacts.
         _dynamodb(data.control, "UpdateItem")._replace(
@@ -313,9 +314,10 @@ def status(data: DataArns, failure_queue: str, has_quotas: bool) -> list[Right]:
         _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
         _list_rows(data, ListKind.JOBS, "BatchGetItem", "UpdateItem"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
-        _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
+        _dynamodb(data.control, "UpdateItem"),
         _dynamodb(data.control, "PutItem", "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),
         _dynamodb(data.audit, "PutItem"),
+        _list_rows(data, ListKind.RUNS, "BatchWriteItem"),
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
     ]
@@ -339,12 +341,10 @@ def start_containers(
 
 
 def _rows(data: DataArns, pattern: str, *actions: str) -> Right:
-    """Return rights on the rows of the control table with these partition keys."""
     return _dynamodb(data.control, *actions)._replace(key_patterns=(pattern,))
 
 
 def _list_rows(data: DataArns, kind: ListKind, *actions: str) -> Right:
-    """Return rights on the rows of one kind in the table of lists."""
     return _dynamodb(data.lists, *actions)._replace(key_patterns=(list_key_pattern(kind),))
 
 

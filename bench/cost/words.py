@@ -34,13 +34,13 @@ _EXPLANATIONS = (
     (r"dynamodb-write planner control: #lease", "the lease of a partition"),
     (r"dynamodb-write planner control: #watermark", "the watermark, stored every 5 minutes"),
     (r"dynamodb-write \S+ audit: row", "audit entries, several in a row"),
-    (r"dynamodb-write status control: #runs", "the list of runs over all jobs, several in a row"),
+    (r"dynamodb-write status lists: runs", "the list of runs over all jobs, several in a row"),
     (r"dynamodb-write status control: #(minutes|totals)", "the counts of GET /stats"),
     (
         r"dynamodb-write status control: #counted",
         "ids of counted changes, so that none counts twice",
     ),
-    (r"dynamodb-write status control: #\w+", "data of `status` for lists over all jobs"),
+    (r"dynamodb-write reconciler lists: runs", "entries of runs that live longer than an hour"),
     (r"dynamodb-(write|read) reconciler control: #\w+", "the progress of the walk"),
     (r"dynamodb-write status lists: jobs", "the row of the job in the list of jobs"),
     # reads

@@ -20,6 +20,7 @@ from punctual.engine.ports.feed import Feed
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.job_index import JobIndex
+from punctual.engine.ports.lists.run_index import RunIndex
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Monitor
 from punctual.engine.ports.notifications import Notifications
@@ -30,6 +31,7 @@ from punctual.engine.ports.timers import Timers
 from punctual.engine.ports.wakeups import WakeUps
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.runs.merged_runs import MergedRuns
 from punctual.node.sqlite.store import Store
 
 if TYPE_CHECKING:  # most tests over these ports need no AWS client
@@ -46,6 +48,7 @@ class Ports:
     run_queue: RunQueue
     notifications: Notifications
     history: History
+    run_index: RunIndex
     blobs: Blobs
     partitions: Partitions
     wakeups: WakeUps
@@ -72,6 +75,7 @@ def store_ports(store: Store, messages: RunQueue, wake: WakeUps) -> Ports:
         run_queue=messages,
         notifications=store.notifications,
         history=store.history,
+        run_index=MergedRuns(store.job_states, store.history),
         blobs=store.blobs,
         partitions=store.partitions,
         wakeups=wake,
@@ -111,6 +115,7 @@ def job_queries(
         job_states=ports.job_states,
         job_index=ports.job_index,
         history=ports.history,
+        run_index=ports.run_index,
         blobs=ports.blobs,
         audit_log=ports.audit_log,
         monitor=monitor,

@@ -31,7 +31,7 @@ SHARED_WRITES = {  # by all runs of a batch
     "poller, timers: timer deleted": 1,
     "status, control: #counted": 2,  # a transaction costs double
     "status, control: #minutes": 2,  # a transaction costs double
-    "status, control: #runs": 1,
+    "status, lists: runs": 1,
     "status, control: #totals": 2,  # a transaction costs double
 }
 OUTCOMES = {

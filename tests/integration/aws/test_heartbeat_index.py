@@ -8,9 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.aws.dynamodb.control.counters import Counters
-from punctual.aws.dynamodb.jobs import states as module
-from punctual.aws.dynamodb.jobs.states import CROWDED_SLOT_CACHE_TIME, DynamoJobStates
-from punctual.aws.dynamodb.keys import RowKey, state_key
+from punctual.aws.dynamodb.keys import RowKey
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
@@ -117,69 +115,34 @@ def test_expired_job_state_is_not_found_by_index(aws: Moto) -> None:
     assert indexed(aws) == []
 
 
-@pytest.fixture
-def crowded(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
-    """A tenant with more job states in most slots than one read may page over."""
-    monkeypatch.setattr(module, "ALL_STATES_PAGE_SIZE", 3)
-    monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 2)
-    put_states(aws, *[a_job_state(an_id(n)) for n in range(1, 121)])
-    for n in range(201, 221):
-        put_claimed(aws, n)
-    put_states(aws, *[a_job_state(an_id(n), runs=(a_run(f"r{n}"),)) for n in range(301, 331)])
-    return aws.ports.job_states
-
-
-def test_crowded_slot_yields_job_states_with_heartbeat(
-    crowded: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job_ids = {head.job_id for head in crowded.active_states("acme")}
-    beating = {an_id(n) for n in range(201, 221)}
-    queued = {an_id(n) for n in range(301, 331)}
-    assert beating <= job_ids
-    assert 0 < len(job_ids & queued) < 30, "all job states of slots that are not crowded"
-    assert job_ids <= beating | queued
-    crowded._crowded_until.clear()
-    monkeypatch.setattr(module, "MAX_BUSY_PAGES_PER_SLOT", 100)
-    assert {head.job_id for head in crowded.active_states("acme")} == beating | queued
-
-
-def test_crowded_slot_is_cached(aws: Moto, crowded: DynamoJobStates, clock: Clock) -> None:
-    first = aws.spend(lambda: crowded.active_states("acme"))
-    again = aws.spend(lambda: crowded.active_states("acme"))
-    assert again["Query"] < first["Query"]
-    clock.now += CROWDED_SLOT_CACHE_TIME
-    assert aws.spend(lambda: crowded.active_states("acme")) == first
-
-
-def test_index_reads_at_most_the_limit(aws: Moto, crowded: DynamoJobStates) -> None:
-    assert len(crowded.load_heartbeat_states("acme", ALL)) == 20
-    assert 0 < len(crowded.load_heartbeat_states("acme", 1)) <= 16
-    spent = aws.spend(lambda: crowded.load_heartbeat_states("acme", ALL))
+def test_index_reads_at_most_the_limit(aws: Moto) -> None:
+    for number in range(201, 221):
+        put_claimed(aws, number)
+    job_states = aws.ports.job_states
+    assert len(job_states.load_heartbeat_states("acme", ALL)) == 20
+    assert 0 < len(job_states.load_heartbeat_states("acme", 1)) <= 16
+    spent = aws.spend(lambda: job_states.load_heartbeat_states("acme", ALL))
     assert spent == {"Query": 16, "BatchGetItem": 1}
 
 
 def test_job_state_changed_after_index_read_is_current(
-    aws: Moto, crowded: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
+    aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index may lag. The job states that it names are read consistently."""
-    crowded.active_states("acme")
-    (number,) = [n for n in range(201, 221) if _is_crowded(crowded, an_id(n))][:1]
-    over = changed(a_job_state(an_id(number), runs=(running_run(number),)), runs=())
-    read = crowded._dynamo.query_index
+    put_claimed(aws, 201)
+    job_states = aws.ports.job_states
+    over = changed(a_job_state(an_id(201), runs=(running_run(201),)), runs=())
+    read = job_states._dynamo.query_index
 
     def behind(*asked: Any) -> list[RowKey]:
         row_keys = read(*asked)
-        if any(at.sk == over.job_id for at in row_keys):
-            assert aws.ports.job_states.swap([Swap(over, 1)]) == [True]
+        if any(row_key.sk == over.job_id for row_key in row_keys):
+            assert job_states.swap([Swap(over, 1)]) == [True]
         return row_keys
 
-    monkeypatch.setattr(crowded._dynamo, "query_index", behind)
-    (now,) = [head for head in crowded.active_states("acme") if head.job_id == over.job_id]
-    assert now == over
-
-
-def _is_crowded(crowded: DynamoJobStates, job_id: str) -> bool:
-    return state_key("acme", job_id).pk in crowded._crowded_until
+    monkeypatch.setattr(job_states._dynamo, "query_index", behind)
+    (stored,) = job_states.load_heartbeat_states("acme", ALL).values()
+    assert stored.state == over
 
 
 def test_stats_show_runs_and_last_heartbeat_of_executors(aws: Moto) -> None:

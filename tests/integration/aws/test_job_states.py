@@ -224,12 +224,6 @@ def test_walk_yields_every_job_state_of_every_tenant(aws: Moto) -> None:
     assert sorted(met) == sorted([*job_ids(9), "j"])
 
 
-def test_active_states_have_runs_or_waiting_runs(aws: Moto) -> None:
-    with_jobs(aws, job_ids(5))
-    waiting = created(aws, job_id="j1", wait_queue=(WaitingRun("r", 1, NOON, NOON, NOON),))
-    assert aws.ports.job_states.active_states("t") == [waiting]
-
-
 def noise(size: int) -> str:
     """Return text that does not compress well."""
     chance = Random(size)

@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 
 from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.lists.runs import RunEntry
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.run import Reason, Run, RunStatus
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.engine.ports.timers import Timer
+from punctual.engine.queries.filters import RunFilters
+from punctual.engine.queries.run_views import view_of_row
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.views import RunView
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders_jobs import NOON, after
 
@@ -81,6 +86,17 @@ def a_row(seconds: float = 0, job_id: str = "j", **fields: Any) -> RunRow:
     return RunRow(job_id=job_id, run=run, **{**built, **fields})
 
 
+def list_all(aws: Moto, limit: int, now: datetime = NOON) -> list[RunView]:
+    views: list[RunView] = []
+    after: tuple[str, ...] | None = None
+    while True:
+        page = finish(aws.lists.page("t", RunFilters(), limit, after, now))
+        views += page.items
+        if page.next_cursor is None:
+            return views
+        after = page.next_cursor
+
+
 def test_history_rows_are_read_back_and_written_once(aws: Moto) -> None:
     history = aws.ports.history
     detail = Detail(error="é\u0000", exit_code=1, output=b"\xff\x00", http_headers=(("a", "b"),))
@@ -103,7 +119,7 @@ def test_expired_history_row_is_hidden_but_recorded(aws: Moto) -> None:
     for now in (after(0.5), LATER - MINUTE):
         assert history.get([key], now) == {}
         assert list(history.page(JobKey("t", "j"), None, None, 9, now)) == [a_row(1)]
-        assert list(history.page_all("t", None, 9, now)) == [a_row(1)]
+        assert [view.run for view in list_all(aws, 9, now)] == [a_row(1).run]
     assert history.recorded_keys([key]) == {key}
 
 
@@ -152,22 +168,18 @@ def test_runs_of_all_jobs_are_paged_newest_first_once_each(aws: Moto) -> None:
         history.put_runs(shuffled[start : start + 9])
         history.put_runs(shuffled[start : start + 4])  # again, in another batch
     history.put_runs([a_row(1, tenant="other")])
-    read: list[RunRow] = []
-    before = None
-    while page := history.page_all("t", before, 10, NOON):
-        read += page
-        before = (page[-1].run.run_id, page[-1].job_id)
     wanted = sorted(shuffled, key=lambda row: (row.run.run_id, row.job_id), reverse=True)
-    assert read == wanted
+    assert list_all(aws, 10) == [view_of_row(row) for row in wanted]
 
 
 def test_batch_of_ended_runs_is_packed_into_one_row(aws: Moto) -> None:
     rows = [a_row(0.01 * n, run_id=run_id(0.01 * n, n)) for n in range(100)]
-    assert aws.spend(lambda: aws.lists.append("t", rows)) == {"BatchWriteItem": 1}
-    (row,) = aws.rows("control")
+    entries = [RunEntry(row, 1) for row in rows]
+    assert aws.spend(lambda: aws.lists.append(entries)) == {"BatchWriteItem": 1}
+    (row,) = aws.rows("lists")
     assert len(row[keys.DATA_ATTR]["B"]) < 6_000
     assert int(row[keys.TTL]["N"]) == LATER.timestamp()
-    assert len(aws.lists.page("t", None, 200, NOON)) == 100
+    assert len(list_all(aws, 200)) == 100
 
 
 def test_large_batch_is_packed_into_several_rows(aws: Moto) -> None:
@@ -176,9 +188,9 @@ def test_large_batch_is_packed_into_several_rows(aws: Moto) -> None:
         a_row(0.01 * n, run_id=run_id(0.01 * n, n), detail=Detail(output=chance.randbytes(80_000)))
         for n in range(7)
     ]
-    aws.lists.append("t", rows)
-    assert len(aws.rows("control")) > 1
-    assert list(aws.lists.page("t", None, 9, NOON)) == rows[::-1]
+    aws.lists.append([RunEntry(row, 1) for row in rows])
+    assert len(aws.rows("lists")) > 1
+    assert list_all(aws, 9) == [view_of_row(row) for row in rows[::-1]]
 
 
 @pytest.mark.parametrize("reason", [Reason.COALESCED, Reason.OUTAGE])
@@ -197,7 +209,7 @@ def test_row_of_several_skipped_occurrences_is_read_back(aws: Moto, reason: Reas
     )
     row = RunRow("t", "j", run, LATER)
     aws.ports.history.put_runs([row])
-    assert list(aws.ports.history.page_all("t", None, 1, NOON)) == [row]
+    assert list_all(aws, 1) == [view_of_row(row)]
 
 
 @pytest.mark.parametrize("kind", ["text/plain; charset=\xe9", "text/" + "x" * 5_000])
@@ -222,9 +234,8 @@ def test_store_operations_cost_few_calls(aws: Moto) -> None:
     assert aws.spend(lambda: history.recorded_keys(wanted)) == {"BatchGetItem": 1}
     assert aws.spend(lambda: history.page(JobKey("t", "j"), None, None, 30, NOON)) == {"Query": 1}
     assert aws.spend(lambda: history.attempts(wanted[0], NOON)) == {"Query": 1}
-    assert aws.spend(lambda: history.page_all("t", None, 10, NOON)) == {
-        "Query": keys.RUN_INDEX_PARTITIONS
-    }
+    first_page = aws.lists.page("t", RunFilters(), 10, None, NOON)
+    assert aws.spend(lambda: finish(first_page)) == {"Query": aws.settings.list_slots}
     nothing: list[Callable[[list[Any]], object]] = [
         timers.put,
         timers.delete,

@@ -1,5 +1,6 @@
 """History: a row for each run, read by run, by job and over all jobs until it expires."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,10 @@ from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.run import Reason, RunStatus, Trigger
 from punctual.engine.ports.history import RecentRun
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
+from punctual.engine.queries.filters import RunFilters
+from punctual.engine.queries.run_views import view_of_row
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.views import RunView
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, RUN, a_row, a_run, after, an_attempt, an_id
 from tests.support.ports import Ports
@@ -34,19 +39,22 @@ def find_result(ports: Ports, row: AttemptRow, now: datetime = NOON) -> Detail |
     return ports.history.find_result(RunKey(row.tenant, row.job_id, row.run_id), run, now)
 
 
-def ids(rows: list[RunRow]) -> list[tuple[str, str]]:
+def ids(rows: Sequence[RunRow | RunView]) -> list[tuple[str, str]]:
     return [(row.run.run_id, row.job_id) for row in rows]
 
 
-def page_all(world: World, limit: int, tenant: str = "acme") -> list[RunRow]:
+def page_all(world: World, limit: int, tenant: str = "acme", now: datetime = NOON) -> list[RunView]:
     world.settle()
-    rows: list[RunRow] = []
-    before = None
-    while page := world.ports.history.page_all(tenant, before, limit, NOON):
-        assert len(page) <= limit
-        rows += page
-        before = (page[-1].run.run_id, page[-1].job_id)
-    return rows
+    views: list[RunView] = []
+    after: tuple[str, ...] | None = None
+    while True:
+        page = finish(world.ports.run_index.page(tenant, RunFilters(), limit, after, now))
+        assert len(page.items) <= limit
+        views += page.items
+        if page.next_cursor is None:
+            return views
+        assert after is None or page.next_cursor < after
+        after = page.next_cursor
 
 
 def page(ports: Ports, limit: int) -> list[RunRow]:
@@ -142,7 +150,7 @@ def test_expired_row_is_never_returned(world: World) -> None:
         world.clock.set(now)
         assert list(history.get([key_of(row)], now).values()) == expected
         assert list(history.page(HERE, None, None, 10, now)) == expected
-        assert list(history.page_all("acme", None, 10, now)) == expected
+        assert page_all(world, 10, now=now) == [view_of_row(row) for row in expected]
 
 
 def test_expired_rows_do_not_end_a_list_early(ports: Ports) -> None:
@@ -209,8 +217,8 @@ def test_runs_of_one_time_are_in_order_over_all_jobs(world: World) -> None:
     assert ids(page_all(world, 40)) == sorted(ids(rows), reverse=True)
 
 
-def test_list_over_all_jobs_may_be_empty(ports: Ports) -> None:
-    assert list(ports.history.page_all("unknown", None, 10, NOON)) == []
+def test_list_over_all_jobs_may_be_empty(world: World) -> None:
+    assert page_all(world, 10, "unknown") == []
 
 
 def test_large_batches_are_written_completely(ports: Ports) -> None:

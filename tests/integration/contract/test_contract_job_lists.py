@@ -7,12 +7,11 @@ from msgspec.structs import replace
 
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.job_state import JobState, JobStatus, Rules
-from punctual.domain.run import RunStatus, WaitingRun
 from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import JobKey
 from tests.support.aws.adapters import World
-from tests.support.builders import JOB, NOON, a_definition_row, a_job_state, a_run, an_id, key_of
+from tests.support.builders import JOB, NOON, a_definition_row, a_job_state, an_id, key_of
 from tests.support.ports import Ports
 
 
@@ -159,24 +158,6 @@ def test_list_has_one_tenant_without_blank_and_expired_states(world: World) -> N
     assert read_all(world, "acme", 10) == [an_id(4), an_id(1)]
     world.clock.set(NOON + HISTORY_RETENTION)
     assert read_all(world, "acme", 10) == [an_id(1)]
-
-
-def test_active_states_have_runs_waiting_runs_or_unrecorded_runs(world: World) -> None:
-    ports = world.ports
-    with_run = a_job_state(an_id(1), runs=(a_run(),))
-    with_waiting_run = a_job_state(an_id(2), wait_queue=(WaitingRun("r", 1, NOON, NOON, NOON),))
-    with_unrecorded_run = a_job_state(
-        an_id(3), unrecorded=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),)
-    )
-    idle = a_job_state(an_id(4))
-    other = a_job_state(an_id(5), tenant="other", runs=(a_run(),))
-    accept(ports, with_run, with_waiting_run, with_unrecorded_run, idle, other)
-    world.settle()
-    active = sorted(ports.job_states.active_states("acme"), key=lambda state: state.job_id)
-    assert active == [with_run, with_waiting_run, with_unrecorded_run]
-    ports.job_states.swap([Swap(replace(with_run, version=2, runs=()), 1)])
-    world.settle()
-    assert an_id(1) not in {state.job_id for state in ports.job_states.active_states("acme")}
 
 
 @pytest.mark.parametrize("limit", [1, 10, 500])

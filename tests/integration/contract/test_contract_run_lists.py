@@ -4,25 +4,41 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import product
+from pathlib import Path
 from random import Random
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace as msgspec_replace
 
 from punctual.domain.identifiers import derived_id, occurrence_id
 from punctual.domain.job_state import Rules
-from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger
+from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.utc import EPOCH
 from punctual.engine.commands.backfill import backfill_id
-from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.job_states import ActiveStates, Swap
 from punctual.engine.ports.rows import JobLabel, RunRow
 from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.jobs import JobQueries
-from punctual.engine.queries.run_list import FILTERED_PAGE_SIZE, MAX_PAGES_READ, UNINDEXED_PAGE_SIZE
+from punctual.engine.queries.runs.merged_runs import MergedRuns
+from punctual.engine.queries.runs.run_list import (
+    FILTERED_PAGE_SIZE,
+    MAX_PAGES_READ,
+    UNINDEXED_PAGE_SIZE,
+)
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
-from tests.support.aws.adapters import World
-from tests.support.builders import JOB, NOON, a_definition_row, a_job_state, a_row, a_run, an_id
+from tests.support.aws.adapters import ADAPTERS, World
+from tests.support.builders import (
+    JOB,
+    NOON,
+    ManualClock,
+    a_definition_row,
+    a_job_state,
+    a_row,
+    a_run,
+    an_id,
+)
 from tests.support.ports import Ports, job_queries
 
 HOUR = timedelta(hours=1)
@@ -115,9 +131,20 @@ class CountingHistory:
         return rows
 
 
+@pytest.fixture(params=[name for name in sorted(ADAPTERS) if name != "aws"])
+def merging(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """A world with a list of all runs that is merged from job states and history."""
+    with ADAPTERS[request.param](tmp_path, ManualClock(NOON)) as world:
+        assert world.merges_runs
+        yield world
+
+
 def a_search(world: World) -> tuple[JobQueries, CountingHistory]:
     counting = CountingHistory(world.ports.history)
     ports = replace(world.ports, history=cast(Any, counting))
+    if world.merges_runs:
+        job_states = cast(ActiveStates, world.ports.job_states)
+        ports = replace(ports, run_index=MergedRuns(job_states, cast(Any, counting)))
     return job_queries(ports, world.clock, cast(Any, None)), counting
 
 
@@ -242,18 +269,17 @@ def test_list_with_a_start_stops_where_ids_prove_its_end(world: World, limit: in
     for job_id in (JOB, None):
         page = finish(search.runs("acme", job_id, good, limit, None))
         assert (page.items, page.next_cursor) == ([], None)
-    of_job, of_all = counting.page_sizes
-    assert of_job <= 2  # runs of the day by which the id of a requested run may be older
-    assert of_all == FILTERED_PAGE_SIZE
+    # A job's list reads runs of the day by which the id of a requested run may be older.
+    assert counting.page_sizes[0] <= 2
+    assert counting.page_sizes[1:] == ([FILTERED_PAGE_SIZE] if world.merges_runs else [])
 
 
 def test_list_of_all_jobs_with_a_start_reads_large_pages_for_long_entries(
-    world: World,
+    merging: World,
 ) -> None:
     """An entry of many occurrences may begin at any time. Other runs cannot follow."""
-    store_hourly_runs(world.ports, 400)
-    world.settle()
-    search, counting = a_search(world)
+    store_hourly_runs(merging.ports, 400)
+    search, counting = a_search(merging)
     page = finish(search.runs("acme", None, RunFilters(start=NOON + 24 * HOUR), 1, None))
     assert (page.items, page.next_cursor, counting.page_sizes) == (
         [],
@@ -263,10 +289,9 @@ def test_list_of_all_jobs_with_a_start_reads_large_pages_for_long_entries(
     assert 400 - FILTERED_PAGE_SIZE < UNINDEXED_PAGE_SIZE
 
 
-def test_list_of_all_jobs_reads_at_most_one_large_page_an_answer(world: World) -> None:
-    store_hourly_runs(world.ports, FILTERED_PAGE_SIZE + 2 * UNINDEXED_PAGE_SIZE + 1)
-    world.settle()
-    search, counting = a_search(world)
+def test_list_of_all_jobs_reads_at_most_one_large_page_an_answer(merging: World) -> None:
+    store_hourly_runs(merging.ports, FILTERED_PAGE_SIZE + 2 * UNINDEXED_PAGE_SIZE + 1)
+    search, counting = a_search(merging)
     tomorrow = RunFilters(start=NOON + 24 * HOUR)
     page = finish(search.runs("acme", None, tomorrow, 1, None))
     answers = [list(counting.page_sizes)]
@@ -288,7 +313,7 @@ def test_list_with_an_end_begins_there(world: World) -> None:
         assert [v.run.scheduled_at for v in page.items] == [
             NOON - n * HOUR for n in (301, 302, 303)
         ]
-    assert counting.page_sizes == [FILTERED_PAGE_SIZE, FILTERED_PAGE_SIZE]
+    assert counting.page_sizes == [FILTERED_PAGE_SIZE] * (2 if world.merges_runs else 1)
 
 
 def test_filter_without_matches_reads_a_bounded_number_of_pages(world: World) -> None:
@@ -333,3 +358,40 @@ def test_run_of_a_job_without_a_readable_state_has_no_name(world: World) -> None
     search, _ = a_search(world)
     (view,) = list_all(search, None, RunFilters(), 10)
     assert view.label is None
+
+
+def test_list_of_all_jobs_has_live_waiting_and_unrecorded_runs(world: World) -> None:
+    """A run fired ahead is listed from its due time on. Other tenants see nothing."""
+    ports = world.ports
+    ended = a_run(an_id(13), RunStatus.SUCCESS, ended_at=NOON)
+    early = a_run(an_id(14), due_at=NOON + HOUR)
+    waiting = WaitingRun(an_id(12), 1, NOON, NOON, NOON)
+    states = [
+        a_job_state(an_id(1), runs=(a_run(an_id(11), RunStatus.RUNNING, token=1),)),
+        a_job_state(an_id(2), wait_queue=(waiting,)),
+        a_job_state(an_id(3), unrecorded=(ended,)),
+        a_job_state(an_id(4), runs=(early,)),
+        a_job_state(an_id(5)),
+        a_job_state(an_id(6), tenant="other", runs=(a_run(an_id(16)),)),
+    ]
+    ports.job_states.put_definitions([a_definition_row(state.job_id) for state in states])
+    assert all(ports.job_states.swap([Swap(state, 0) for state in states]))
+    search, _ = a_search(world)
+
+    def listed() -> list[tuple[str, RunStatus]]:
+        world.settle()
+        views = list_all(search, None, RunFilters(), 2)
+        return [(view.run.run_id, view.run.status) for view in views]
+
+    running = (an_id(11), RunStatus.RUNNING)
+    others = [(an_id(13), RunStatus.SUCCESS), (an_id(12), RunStatus.WAITING)]
+    assert listed() == [*others, running]
+    world.clock.set(NOON + HOUR)
+    assert listed() == [(an_id(14), RunStatus.QUEUED), *others, running]
+    ports.job_states.swap([Swap(msgspec_replace(states[3], version=2, runs=()), 1)])
+    assert listed() == [*others, running], "the run was withdrawn"
+    over = a_run(an_id(11), RunStatus.FAILED, token=1, ended_at=NOON)
+    ports.job_states.swap(
+        [Swap(msgspec_replace(states[0], version=2, runs=(), unrecorded=(over,)), 1)]
+    )
+    assert listed() == [*others, (an_id(11), RunStatus.FAILED)]

@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from punctual.aws.clients import Clients
+from punctual.aws.dynamodb.lists.runs import RunEntry
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.rows import Detail, JobKey
 from punctual.lambdas.api_runtime import API_TIME_LIMIT_SECONDS
@@ -69,7 +70,7 @@ class Installation:
         row = a_row(ENDED, self.job, "default", detail=detail)
         later_rows = [a_row(an_id(n), self.job, "default", run=_success(n)) for n in range(20, 26)]
         store.ports.history.put_runs([row, *later_rows])
-        store.lists.append("default", [row, *later_rows])  # as the status function does
+        store.lists.append([RunEntry(each, 2) for each in (row, *later_rows)])  # as `status` does
         assert store.ports.history.page(key, None, None, 10, NOON)
 
     def _job(self, number: int) -> str:
@@ -249,13 +250,14 @@ def test_row_of_a_later_version_is_refused_and_not_hidden(installation: Installa
     if_stored = {"TableName": table, "ConditionExpression": "attribute_exists(pk)"}
     dynamodb.put_item(Item={**row, "f": {"N": "99"}}, **if_stored)
     try:
-        for path in ("/jobs", f"/jobs/{other}", "/runs", "/schedules/upcoming"):
+        for path in ("/jobs", f"/jobs/{other}", "/schedules/upcoming"):
             answer = api("GET", path)
             assert is_refused(answer), path
             assert "later version" in answer.json["detail"]
         assert is_refused(api("PATCH", f"/jobs/{other}", {"priority": "LOW"}))
         assert api("GET", f"/jobs/{installation.job}").status == 200
         assert api("GET", f"/jobs/{installation.job}/runs").status == 200
+        assert api("GET", "/runs").status == 200, "this list reads no job states"
         assert api("GET", "/stats").status == 200
     finally:
         dynamodb.put_item(Item=row, **if_stored)

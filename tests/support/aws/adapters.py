@@ -6,16 +6,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from punctual.aws.dynamodb.stream_records import parse_record
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
+from punctual.lambdas.status.changes import compare_states
+from punctual.lambdas.status.run_list import build_run_list_writer
 from punctual.node.limits import Admission
 from punctual.node.run_queue import RunQueue
 from punctual.node.script_memory import UNLIMITED_MEMORY_MB, ScriptMemory
 from punctual.node.sqlite.state_rows import SLOT_NUMBERS
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
+from tests.support.aws.stream_records import Stream
 from tests.support.builders import ManualClock
 from tests.support.ports import Ports, store_ports
 from tests.support.simulation.memory import Memory
@@ -35,6 +39,7 @@ class World:
     delivered: Callable[[datetime], Sequence[Message]]
     notifications: Callable[[datetime], Sequence[Notification]]
     settle: Callable[[], None] = _at_once
+    merges_runs: bool = True  # the list of all runs comes from job states and history
 
 
 @dataclass
@@ -83,7 +88,22 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
 def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
     with moto(clock) as aws:
         ports = Ports(**vars(aws.ports))
-        yield World(ports, clock, lambda _now: aws.delivered(), lambda _now: aws.notifications())
+        stream, writer = Stream(aws), build_run_list_writer(aws.ports)
+
+        def settle() -> None:
+            """Write the list of runs from the stream, as the status function does."""
+            records = [parse_record(record) for record in stream.catch()]
+            changes = [(r, compare_states(r.old, r.new)) for r in records if r is not None]
+            writer.write_changes(changes, clock())
+
+        yield World(
+            ports,
+            clock,
+            lambda _now: aws.delivered(),
+            lambda _now: aws.notifications(),
+            settle,
+            merges_runs=False,
+        )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from email.utils import format_datetime
 from functools import cache
-from itertools import groupby
+from itertools import count
 from typing import Any
 from unittest import mock
 
@@ -21,7 +21,7 @@ from bench.cost.meter import short_table_name
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.history.history import DynamoHistory
-from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
+from punctual.aws.dynamodb.lists.runs import RunEntry, TenantRunList
 from punctual.aws.dynamodb.timers.rows import parse_row
 from punctual.aws.ports import AwsPorts, Clients, build_aws_ports
 from punctual.aws.retries import RetryPolicy
@@ -47,7 +47,7 @@ class Moto:
     ports: AwsPorts
     clients: Clients
     settings: Settings
-    lists: TenantRunIndex
+    lists: TenantRunList
     calls: Counter[str]
     written: Counter[str]  # rows put, changed and deleted, by table
     patience: RetryPolicy
@@ -104,20 +104,20 @@ class Moto:
 
 
 class ListedHistory(DynamoHistory):
-    """A history that appends to the lists after its rows, as the status function does."""
+    """A history that appends to the list of runs after its rows, as the status function does.
 
-    def __init__(self, dynamo: DynamoClient, table: str, lists: TenantRunIndex) -> None:
-        super().__init__(dynamo, table, lists)
+    Each batch has a version of its own, later than those of job states.
+    """
+
+    def __init__(self, dynamo: DynamoClient, table: str, lists: TenantRunList) -> None:
+        super().__init__(dynamo, table)
         self._appended = lists
+        self._versions = count(1_000_000)
 
     def put_runs(self, rows: Sequence[RunRow]) -> None:
         super().put_runs(rows)
-        for tenant, tenant_rows in groupby(sorted(rows, key=_tenant), key=_tenant):
-            self._appended.append(tenant, list(tenant_rows))
-
-
-def _tenant(row: RunRow) -> str:
-    return row.tenant
+        version = next(self._versions)
+        self._appended.append([RunEntry(row, version) for row in rows])
 
 
 @contextmanager
@@ -135,9 +135,8 @@ def adapter(clients: Clients, settings: Settings, clock: Clock) -> Moto:
     """Return the adapter over tables and queues that exist, and watch its calls."""
     slept: list[float] = []
     patience = RetryPolicy(slept.append, seed="test", tries=4)
-    dynamo = DynamoClient(lambda: clients.dynamodb, ThreadPool(1), patience)
-    lists = TenantRunIndex(dynamo, settings.control_table)
     ports = build_aws_ports(settings, clock, clients, ThreadPool(1), patience)
+    lists = ports.run_index
     calls: Counter[str] = Counter()
     written: Counter[str] = Counter()
     for client in (clients.dynamodb, clients.sqs, clients.s3, clients.events):

@@ -45,7 +45,9 @@ UNUSED_REASONS: Mapping[Named, str] = {
     Named("executor-long", "s3:ListBucket", "the bucket"): (
         "parts of lost attempts are listed, and S3 answers 403 for a missing object without it"
     ),
-    Named("job-search", "dynamodb:Query", "lists"): "the lists are about to be read from rows",
+    Named("reconciler", "dynamodb:BatchWriteItem", "lists, rows *#runs#*"): (
+        "the walk writes the entries of runs that live longer than an hour again"
+    ),
     Named("status", "dynamodb:ListStreams", "*"): (
         "Lambda needs it to start the event source of the stream"
     ),

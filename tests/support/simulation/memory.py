@@ -23,6 +23,7 @@ from punctual.engine.ports.rows import (
     WalkPage,
 )
 from punctual.engine.ports.timers import Timer, TimerPage
+from punctual.engine.queries.runs.merged_runs import MergedRuns
 from tests.support.memory_audit import MemoryAudit
 from tests.support.memory_lists import MemoryJobIndex
 from tests.support.ports import Ports
@@ -296,6 +297,7 @@ class Memory:
             run_queue=self.run_queue,
             notifications=self.notifications,
             history=self.history,
+            run_index=MergedRuns(self.job_states, self.history),
             blobs=self.blobs,
             partitions=self.partitions,
             wakeups=self.wakeups,

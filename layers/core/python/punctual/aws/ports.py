@@ -13,8 +13,8 @@ from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.control.artifacts import DynamoArtifacts
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions, DynamoReceipts
 from punctual.aws.dynamodb.history.history import DynamoHistory
-from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.jobs.states import DynamoJobStates
+from punctual.aws.dynamodb.lists.runs import TenantRunList
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
 from punctual.aws.event_bus import EventBusFeed
 from punctual.aws.operator_settings import DispatchSwitch, SwitchedMessages
@@ -64,6 +64,7 @@ class AwsPorts:
     run_queue: SwitchedMessages
     notifications: SqsNotifications
     history: DynamoHistory
+    run_index: TenantRunList
     blobs: S3Blobs
     partitions: DynamoPartitions
     wakeups: SqsWakeUps
@@ -88,7 +89,6 @@ def build_aws_ports(
     dynamo = DynamoClient(lambda: clients.dynamodb, pool, retry_policy)
     dispatch_switch = dispatch_switch or DispatchSwitch(dynamo, settings.control_table, clock)
     sender = SqsBatchSender(lambda: clients.sqs, retry_policy)
-    tenant_index = TenantRunIndex(dynamo, settings.control_table)
     job_states = DynamoJobStates(dynamo, settings.jobs_table, clock)
     return AwsPorts(
         job_states=job_states,
@@ -96,7 +96,8 @@ def build_aws_ports(
         timers=DynamoTimers(dynamo, settings.timers_table, new_write_id),
         run_queue=SwitchedMessages(SqsRunQueue(sender, settings.queues), dispatch_switch),
         notifications=SqsNotifications(sender, settings.queues, dispatch_switch),
-        history=DynamoHistory(dynamo, settings.runs_table, tenant_index),
+        history=DynamoHistory(dynamo, settings.runs_table),
+        run_index=TenantRunList(dynamo, settings.lists_table, settings.list_slots),
         blobs=S3Blobs(lambda: clients.s3, settings.bucket, retry_policy, pool),
         partitions=DynamoPartitions(dynamo, settings.control_table, clock),
         wakeups=SqsWakeUps(sender, settings.wake_queue, clock),

@@ -48,7 +48,6 @@ class ReadServices(NamedTuple):
     max_response_bytes: int | None = None  # the limit of a gateway; None without one
     limits_of: LimitsOf = unlimited
     check_tenant: Callable[[str], None] | None = None  # gets the tenant of each call
-    lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
     artifact_queries: ArtifactQueries | None = None  # None where artifacts are not offered
     operation_queries: OperationQueries | None = None  # None where they are not offered
     must_pause: MustPause | None = None  # None where calls do not wait for changes
@@ -70,7 +69,6 @@ class Services(NamedTuple):
     webhook_secret: ReadWebhookSecret = no_webhook_secret
     secrets: "Secrets | None" = None
     max_jobs_per_write: int | None = None  # jobs of a batch stored in one step; None stores all
-    lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
     claims: "Claims | None" = None  # None where another function serves them
     artifacts: "Artifacts | None" = None  # None where artifacts are not offered
     must_pause: MustPause | None = None  # None where calls do not wait for changes

@@ -149,10 +149,16 @@ class DynamoClient:
                 return keys
             arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
 
-    def query_page(self, table: str, key_range: KeyRange, limit: int) -> tuple[list[Item], bool]:
-        """Return the first rows of a range, read consistently, and whether more rows exist."""
+    def query_page(
+        self, table: str, key_range: KeyRange, limit: int | None
+    ) -> tuple[list[Item], bool]:
+        """Return the first rows of a range, read consistently, and whether more rows exist.
+
+        Without a limit these are as many rows as AWS returns at once: 1 MB.
+        """
         arguments = {**key_range.arguments(), "TableName": table, "ConsistentRead": True}
-        arguments["Limit"] = limit
+        if limit is not None:
+            arguments["Limit"] = limit
         response = self._call(f"reading {table}", "query", arguments)
         return response["Items"], "LastEvaluatedKey" in response
 

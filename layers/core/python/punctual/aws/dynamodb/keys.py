@@ -130,7 +130,6 @@ DISPATCH_ATTR = "dispatch"  # the dispatch switch
 FINGERPRINT_ATTR, RESULT_ID_ATTR = "print", "made"  # attributes of a receipt
 
 _GROUP_CHARACTERS = 10
-RUN_INDEX_PARTITIONS = 4  # partitions of a tenant's list of runs over all jobs
 
 
 class Table(NamedTuple):
@@ -336,15 +335,6 @@ def receipt_key(tenant: str, idempotency_key: str) -> RowKey:
     return RowKey(join_parts(tenant, "receipt", idempotency_key), "-")
 
 
-def run_index_partition(tenant: str, part: int) -> str:
-    """Return the partition key of one part of a tenant's list of runs.
-
-    >>> run_index_partition("acme", 2)
-    'acme#runs#2'
-    """
-    return f"{escape(tenant)}#runs#{part}"
-
-
 def id_group(sortable_id: str) -> str:
     """Return the part of an id that all ids of the same four seconds share.
 
@@ -354,14 +344,23 @@ def id_group(sortable_id: str) -> str:
     return sortable_id[:_GROUP_CHARACTERS]
 
 
-def run_index_sort_key(group: str, digest: str) -> str:
+def time_of_group(group: str) -> datetime:
+    """Return the first time of the ids of a group.
+
+    >>> time_of_group(id_group("01939f6a-7b12-7000-8000-000000000000")).isoformat()
+    '2024-12-07T04:39:33.120000+00:00'
+    """
+    return EPOCH + timedelta(milliseconds=int(group.replace("-", ""), 16) << 12)
+
+
+def group_sort_key(group: str, digest: str) -> str:
     return join_parts(group, digest)
 
 
 def parse_group(sk: str) -> str:
     """Return the group of a row by its sort key.
 
-    >>> parse_group(run_index_sort_key("01939f6a-7", "ab"))
+    >>> parse_group(group_sort_key("01939f6a-7", "ab"))
     '01939f6a-7'
     """
     return split_parts(sk)[0]
@@ -370,7 +369,7 @@ def parse_group(sk: str) -> str:
 def group_upper_bound(group: str) -> str:
     """Return the upper bound of the sort keys of a group.
 
-    >>> run_index_sort_key("a", "ff") < group_upper_bound("a") < run_index_sort_key("aa", "00")
+    >>> group_sort_key("a", "ff") < group_upper_bound("a") < group_sort_key("aa", "00")
     True
     """
     return f"{escape(group)}#{LAST_CHAR}"

@@ -34,6 +34,11 @@ class Record(NamedTuple):
         assert state is not None
         return state
 
+    @property
+    def sequence(self) -> int:
+        """Return a number that grows with each change. The expiry comes after the last version."""
+        return self.state.version + (self.new is None)
+
 
 def sequence_number_of(record: Mapping[str, Any]) -> str:
     sequence_number: str = record["dynamodb"]["SequenceNumber"]

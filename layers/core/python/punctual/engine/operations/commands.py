@@ -22,8 +22,8 @@ from punctual.engine.ports.audit_log import Actor
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.lists.operations import OperationKey, OperationRequest, Operations
 from punctual.engine.ports.rows import JobKey
-from punctual.engine.queries.job_labels import JobLabels
 from punctual.engine.queries.operations import OperationQueries
+from punctual.engine.queries.runs.job_labels import JobLabels
 from punctual.engine.queries.slices import Sliced
 
 MAX_CANCEL_TRIES = 64  # a running operation writes its progress at the same time

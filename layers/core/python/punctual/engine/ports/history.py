@@ -30,7 +30,7 @@ def recent_run_of(run: Run) -> RecentRun:
 class History(Protocol):
     """History rows. Expired rows are never returned, even while they are stored.
 
-    Reads are strongly consistent. Only `page_all` may miss rows of the last seconds.
+    Reads are strongly consistent.
     """
 
     def put_runs(self, rows: Sequence[RunRow]) -> None:
@@ -62,6 +62,10 @@ class History(Protocol):
         self, keys: Sequence[JobKey], limit: int, now: datetime
     ) -> Mapping[JobKey, Sequence[RecentRun]]:
         """Return the newest ended runs of each job by run id, at most `limit` of each."""
+
+
+class ListedHistory(History, Protocol):
+    """A history that also lists the rows of all jobs. The node has one."""
 
     def page_all(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime

@@ -89,11 +89,15 @@ class JobStates(Protocol):
         caller asks for it. It raises `TooMuchWork` if the tenant has more jobs than it can read.
         """
 
+    def walk(self, cursor: str | None, limit: int) -> WalkPage:
+        """Return a page of the states of all tenants, for the reconciler."""
+
+
+class ActiveStates(Protocol):
+    """Job states that the store finds by their runs. The node has them."""
+
     def active_states(self, tenant: str) -> Iterable[JobState]:
         """Return the states with runs that are live, waiting, or recently ended.
 
         A store may read each state only when the caller asks for it.
         """
-
-    def walk(self, cursor: str | None, limit: int) -> WalkPage:
-        """Return a page of the states of all tenants, for the reconciler."""

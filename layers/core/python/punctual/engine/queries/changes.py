@@ -20,7 +20,7 @@ from punctual.engine.ports.lists.change_feed import (
     JobSummary,
 )
 from punctual.engine.ports.rows import JobKey, RunKey
-from punctual.engine.queries.job_labels import JobLabels, load_readable_states
+from punctual.engine.queries.runs.job_labels import JobLabels, load_readable_states
 from punctual.engine.queries.slices import Sliced
 
 CHANGES_PER_STEP = 50  # loaded in a step of about a millisecond

@@ -17,6 +17,7 @@ from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.lists.change_feed import ChangeFeed
 from punctual.engine.ports.lists.job_index import JobIndex, JobQuery, Position
+from punctual.engine.ports.lists.run_index import RunIndex
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Health, Monitor, Stats
 from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey, RunRow
@@ -25,11 +26,11 @@ from punctual.engine.queries.audit import AuditQueries
 from punctual.engine.queries.changes import ChangeQueries
 from punctual.engine.queries.explain import Explainer
 from punctual.engine.queries.filters import RunFilters as RunFilters
-from punctual.engine.queries.job_labels import JobLabels
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.recent_runs import RecentRuns
-from punctual.engine.queries.run_list import RunList
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
+from punctual.engine.queries.runs.job_labels import JobLabels
+from punctual.engine.queries.runs.run_list import RunList
 from punctual.engine.queries.schedules.forecast import Forecast, forecast_starts
 from punctual.engine.queries.schedules.upcoming import UpcomingRuns
 from punctual.engine.queries.slices import Sliced
@@ -56,6 +57,7 @@ class JobQueries:
         job_states: JobStates,
         job_index: JobIndex,
         history: History,
+        run_index: RunIndex,
         blobs: Blobs,
         audit_log: AuditLog,
         monitor: Monitor,
@@ -77,7 +79,8 @@ class JobQueries:
         self._upcoming_runs = UpcomingRuns(job_states, self._job_list)
         self._results = RunResults(history)
         self._recent_runs = RecentRuns(history)
-        self._run_list = RunList(job_states, history, waits_for_resources)
+        self._run_list = RunList(history, waits_for_resources)
+        self._run_index = run_index
         self._labels = JobLabels(job_states)
         self.audit = AuditQueries(audit_log, job_states)
         self.changes: ChangeQueries | None = None
@@ -260,7 +263,7 @@ class JobQueries:
         """Return a page of the runs of a job, or of all jobs, each with the name of its job."""
         now = self._clock()
         if job_id is None:
-            page = yield from self._run_list.page_of_tenant(tenant, filters, limit, after, now)
+            page = yield from self._run_index.page(tenant, filters, limit, after, now)
             return page._replace(items=self._labels.add_to(page.items))
         stored, definition = self.load(JobKey(tenant, job_id))
         page = self._run_list.page_of_job(stored.state, filters, limit, after, now)

@@ -57,6 +57,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         job_states=runtime.ports.job_states,
         job_index=runtime.ports.job_index,
         history=runtime.ports.history,
+        run_index=runtime.ports.run_index,
         blobs=runtime.ports.blobs,
         audit_log=runtime.ports.audit_log,
         monitor=monitor,
@@ -69,7 +70,6 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         *(queries, runtime.clock, installation, token_commands),
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,
         limits_of=stage_quotas.limits_of,
-        lists_by_any_time=False,  # the list over all jobs is sorted by scheduled times
         artifact_queries=ArtifactQueries(
             runtime.ports.artifacts, runtime.ports.blobs, runtime.ports.job_states
         ),

@@ -61,6 +61,7 @@ def build_write_api(runtime: Runtime) -> Any:
         job_states=runtime.ports.job_states,
         job_index=runtime.ports.job_index,
         history=runtime.ports.history,
+        run_index=runtime.ports.run_index,
         blobs=runtime.ports.blobs,
         audit_log=runtime.ports.audit_log,
         monitor=_NoMonitor(),

@@ -14,6 +14,7 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.lambdas.reconciler.recount import MAX_WALK_TIME, Recount
 from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.status.run_list import RunListWriter, build_run_list_writer
 from punctual.lambdas.telemetry import Metric, Telemetry
 
 WALK_INTERVAL = timedelta(hours=24)
@@ -35,6 +36,7 @@ class ReconcilerRun:
         sweeper: LateTimerSweeper,
         orphans: Orphans,
         artifact_cleanup: ArtifactCleanup,
+        run_list: RunListWriter,
         progress_store: WalkProgress,
         counters: Counters,
         clock: Clock,
@@ -46,6 +48,7 @@ class ReconcilerRun:
         self._sweeper = sweeper
         self._orphans = orphans
         self._artifact_cleanup = artifact_cleanup
+        self._run_list = run_list
         self._progress_store = progress_store
         self._counters = counters
         self._corrected_tenants: list[str] = []  # tenants corrected by this invocation
@@ -90,6 +93,7 @@ class ReconcilerRun:
         recount = Recount(self._counters, progress.started_at, progress.packed_counts)
         if not progress.states_done:
             page = self._reconciler.step(progress.state_cursor)
+            self._run_list.write_long_lived(page.states, now)
             recount.add(page.states, [key.tenant for key, _ in page.unreadable_jobs], now)
             if page.repaired_keys:
                 jobs = [f"{key.tenant}/{key.job_id}" for key in page.repaired_keys]
@@ -195,6 +199,7 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
             sweeper=sweeper,
             orphans=orphans,
             artifact_cleanup=artifact_cleanup,
+            run_list=build_run_list_writer(ports),
             progress_store=progress_store,
             counters=counters,
             clock=runtime.clock,

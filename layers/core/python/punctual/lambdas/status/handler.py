@@ -5,34 +5,24 @@ find nothing, and counts know which changes they include.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import replace
 
 from punctual.aws.dynamodb.audit import DynamoAudit
 from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
-from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.jobs.cleanup import JobData
 from punctual.aws.dynamodb.lists.job_rows import JobRows
 from punctual.aws.dynamodb.stream_records import Record, parse_record, sequence_number_of
-from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import Unavailable
-from punctual.domain.job_state import task_type_of
-from punctual.domain.run import Run
-from punctual.domain.schedules.timezones import TZDATA_VERSION
-from punctual.engine.changes.run_results import RunResults
 from punctual.engine.commands.audit import subject_of
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.audit_log import NoteWithSubjects
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.feed import Feed
-from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.rows import JobKey, RunKey, RunRow
+from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.lambdas.quotas import build_claim_places
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.status import counters
@@ -40,6 +30,7 @@ from punctual.lambdas.status.changes import Changes, compare_states, ended_claim
 from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.lambdas.status.events import build_events, stop_events
 from punctual.lambdas.status.job_list import JobListWriter
+from punctual.lambdas.status.run_list import RunListWriter
 from punctual.lambdas.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -57,11 +48,10 @@ class StatusHandler:
         self,
         *,
         job_states: JobStates,
-        history: History,
         blobs: Blobs,
         feed: Feed,
-        run_index: TenantRunIndex,
         job_list: JobListWriter,
+        run_list: RunListWriter,
         job_data: JobData,
         tenant_counters: Counters,
         audit: DynamoAudit,
@@ -71,11 +61,10 @@ class StatusHandler:
         log: Telemetry,
     ) -> None:
         self._job_states = job_states
-        self._history = history
         self._blobs = blobs
         self._feed = feed
-        self._run_index = run_index
         self._job_list = job_list
+        self._run_list = run_list
         self._job_data = job_data
         self._counters = tenant_counters
         self._audit = audit
@@ -144,10 +133,11 @@ class StatusHandler:
         return None
 
     def _apply(self, changes: Sequence[RecordChanges]) -> None:
+        now = self._clock()
         self._append_audit([record for record, _ in changes if record.note is not None])
-        self._job_list.write_changes(changes, self._clock())
+        self._job_list.write_changes(changes, now)
         self._mark_payloads(changes)
-        self._index_ended_runs(changes)
+        self._run_list.write_changes(changes, now)
         self._publish(changes)
         self._free_places([record for record, _ in changes])
         self._delete_job_data([record for record, _ in changes if record.new is None])
@@ -175,55 +165,13 @@ class StatusHandler:
         if run_keys:
             self._job_data.mark_payloads(run_keys)
 
-    def _index_ended_runs(self, changes: Sequence[RecordChanges]) -> None:
-        """Append ended runs to the list over all jobs, each with its last end."""
-        ended_runs = {
-            RunKey(record.state.tenant, record.state.job_id, change.run.run_id): (
-                change.run,
-                task_type_of(change.run, record.new, record.old),
-            )
-            for record, job_changes in changes
-            for change in job_changes.runs
-            if change.has_ended
-        }
-        now = self._clock()
-        rows = [
-            _without_output(row)
-            for row in self._history_rows(ended_runs, now)
-            if row.expires_at > now
-        ]
-        for tenant, tenant_rows in groupby(sorted(rows, key=_tenant_of), key=_tenant_of):
-            self._run_index.append(tenant, list(tenant_rows))
-
-    def _history_rows(
-        self, ended_runs: Mapping[RunKey, tuple[Run, str]], now: datetime
-    ) -> Iterator[RunRow]:
-        """Yield the history rows of these runs.
-
-        A run without a row gets one made from the results of its last attempt.
-        """
-        claimed_keys = [
-            key for key, (run, _) in ended_runs.items() if run.token and not run.inline_output
-        ]
-        stored_rows = self._history.get(claimed_keys, now) if claimed_keys else {}
-        results = RunResults(self._history)
-        for key, (run, task_type) in ended_runs.items():
-            row = stored_rows.get(key)
-            if row is None:
-                detail = results.stored_result(key, run, now)
-                expires_at = (run.ended_at or run.changed_at) + HISTORY_RETENTION
-                row = RunRow(
-                    key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail, task_type
-                )
-            yield row
-
     def _publish(self, changes: Sequence[RecordChanges]) -> None:
         bus_events = [
             event
             for record, job_changes in changes
             for event in build_events(
                 record.state,
-                _event_sequence(record),
+                record.sequence,
                 record.changed_at,
                 job_changes,
                 self._run_events,
@@ -283,22 +231,16 @@ class StatusHandler:
             self._counters.count(tenant, tenant_changes)
 
 
-def _without_output(row: RunRow) -> RunRow:
-    """Return the row without its output. Lists only show that an output exists."""
-    detail = row.detail
-    return replace(row, detail=replace(detail, output=b"")) if detail.output else row
-
-
 def build_handler(runtime: Runtime) -> StatusHandler:
     settings = runtime.settings
     job_rows = JobRows(runtime.dynamo, settings.lists_table, settings.list_slots, runtime.clock)
+    definitions = DefinitionCache(runtime.ports.job_states)
     return StatusHandler(
         job_states=runtime.ports.job_states,
-        history=runtime.ports.history,
         blobs=runtime.ports.blobs,
         feed=runtime.ports.feed,
-        run_index=TenantRunIndex(runtime.dynamo, settings.control_table),
-        job_list=JobListWriter(job_rows, DefinitionCache(runtime.ports.job_states)),
+        job_list=JobListWriter(job_rows, definitions),
+        run_list=RunListWriter(runtime.ports.run_index, runtime.ports.history, definitions),
         job_data=JobData(runtime.dynamo, settings.jobs_table),
         tenant_counters=Counters(runtime.dynamo, settings.control_table),
         audit=runtime.ports.audit_log,
@@ -307,12 +249,3 @@ def build_handler(runtime: Runtime) -> StatusHandler:
         clock=runtime.clock,
         log=runtime.log,
     )
-
-
-def _event_sequence(record: Record) -> int:
-    """Return a number that grows with each change. The expiry comes after the last version."""
-    return record.state.version + (record.new is None)
-
-
-def _tenant_of(row: RunRow) -> str:
-    return row.tenant

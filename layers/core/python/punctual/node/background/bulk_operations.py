@@ -18,8 +18,8 @@ from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.lists.operations import OperationKey, Operations
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.quotas import Quotas
-from punctual.engine.queries.job_labels import JobLabels
 from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.runs.job_labels import JobLabels
 from punctual.node.sqlite.store import Store
 
 OpenTransaction = Callable[[], AbstractContextManager[None]]

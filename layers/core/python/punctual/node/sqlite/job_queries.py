@@ -5,6 +5,7 @@ from punctual.engine.ports.log import Log
 from punctual.engine.ports.monitor import Monitor
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.run_views import WaitsForResources
+from punctual.engine.queries.runs.merged_runs import MergedRuns
 from punctual.node.sqlite.store import Store
 
 
@@ -19,6 +20,7 @@ def build_job_queries(
         job_states=store.job_states,
         job_index=store.job_index,
         history=store.history,
+        run_index=MergedRuns(store.job_states, store.history, waits_for_resources),
         blobs=store.blobs,
         audit_log=store.audit,
         change_feed=store.changes,

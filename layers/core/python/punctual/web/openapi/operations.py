@@ -261,7 +261,7 @@ _OPERATIONS = (
         "Runs",
         "List the runs of all jobs",
         {200: _RUN_PAGE},
-        "A run must match all filters. `status` may repeat. On AWS `by` must be `scheduled` here.",
+        "A run must match all filters. `status` may repeat.",
         _RUN_FILTER_PARAMETERS,
     ),
     Operation(

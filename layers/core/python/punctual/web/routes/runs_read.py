@@ -91,13 +91,6 @@ class RunReadRoutes:
         query = Query(request.query, (*_RUN_FILTERS, *PAGING_PARAMETERS), ("status",))
         start, end = query.range("from", "to")
         time_name = query.choice("by", TIME_CHOICES)
-        is_other_time = time_name not in ("", TimeField.SCHEDULED.value)
-        if job_id is None and is_other_time and not self._services.lists_by_any_time:
-            query.add_error(
-                "by",
-                "can only be `scheduled` when runs of all jobs are listed; "
-                "this installation does not offer the other choices",
-            )
         filters = RunFilters(
             status=query.choices("status", RUN_STATUSES),
             trigger=query.choice("trigger", TRIGGERS),

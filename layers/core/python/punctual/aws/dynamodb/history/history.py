@@ -9,7 +9,6 @@ import msgspec
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout
 from punctual.aws.dynamodb.history.batch_outcomes import BatchOutcomes
-from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.keys import (
     DATA_ATTR,
     LAST_CHAR,
@@ -35,12 +34,11 @@ _to_attempt = msgspec.json.Decoder(AttemptRow).decode
 
 
 class DynamoHistory:
-    """The history table. `put_runs` leaves the list over all jobs to the status function."""
+    """The history table. The status function writes the list of runs over all jobs."""
 
-    def __init__(self, dynamo: DynamoClient, table: str, tenant_index: TenantRunIndex) -> None:
+    def __init__(self, dynamo: DynamoClient, table: str) -> None:
         self._dynamo = dynamo
         self._table = table
-        self._tenant_index = tenant_index
         self._outcomes = BatchOutcomes(dynamo, table)
 
     def put_runs(self, rows: Sequence[RunRow]) -> None:
@@ -112,11 +110,6 @@ class DynamoHistory:
             key: [recent_run_of(row.run) for row in rows]
             for key, rows in zip(keys, pages, strict=True)
         }
-
-    def page_all(
-        self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
-    ) -> Sequence[RunRow]:
-        return self._tenant_index.page(tenant, before, limit, now)
 
 
 def _parse_run(row: Item) -> RunRow:

@@ -5,7 +5,7 @@ Each lease is a separate attribute of the row.
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain, islice
 
 from punctual.aws.dynamodb.attributes import Item
@@ -14,11 +14,8 @@ from punctual.aws.dynamodb.jobs import state_rows
 from punctual.aws.dynamodb.jobs.definitions import DynamoDefinitions
 from punctual.aws.dynamodb.keys import (
     HEARTBEAT_INDEX,
-    RECENTLY_ENDED_ATTR,
-    RUNS_ATTR,
     STATUS_ATTR,
     VERSION_ATTR,
-    WAIT_QUEUE_ATTR,
     RowKey,
     escape,
     parse_state_key,
@@ -36,12 +33,6 @@ from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, Upco
 
 ALL_STATES_PAGE_SIZE = 500  # states in a page when all states of a tenant are read
 MAX_SCHEDULED_STATES = 10_000  # states of a tenant that one forecast reads
-MAX_BUSY_PAGES_PER_SLOT = 20  # at most this many pages of a slot are read to find busy jobs
-# At most this many states with a heartbeat are read of a larger slot.
-MAX_HEARTBEAT_STATES_PER_SLOT = 1_000
-CROWDED_SLOT_CACHE_TIME = timedelta(minutes=5)  # how long a slot counts as larger
-_BUSY_ATTRS = (RUNS_ATTR, WAIT_QUEUE_ATTR, RECENTLY_ENDED_ATTR)
-_BUSY_FILTER = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY_ATTRS)
 
 
 class DynamoJobStates:
@@ -50,7 +41,6 @@ class DynamoJobStates:
         self._table = table
         self._clock = clock
         self._definitions = DynamoDefinitions(dynamo, table)
-        self._crowded_until: dict[str, datetime] = {}
 
     def load(self, keys: Sequence[JobKey]) -> Mapping[JobKey, StoredState]:
         items = self._dynamo.read(self._table, [state_key(*key) for key in keys])
@@ -154,52 +144,9 @@ class DynamoJobStates:
             if (at := next_occurrence_at(state)) is not None and at < end
         ]
 
-    def active_states(self, tenant: str) -> Sequence[JobState]:
-        """Return the busy jobs. A slot with very many jobs yields only those with a heartbeat."""
-        slots = [slot_partition(tenant, slot) for slot in range(JOB_SLOTS)]
-        busy_by_slot = self._dynamo.pool.map(self._busy_in_slot, slots)
-        crowded_slots = [
-            slot_key
-            for slot_key, slot_busy in zip(slots, busy_by_slot, strict=True)
-            if slot_busy is None
-        ]
-        heartbeat_states = (
-            self._load_heartbeat_states(crowded_slots, MAX_HEARTBEAT_STATES_PER_SLOT)
-            if crowded_slots
-            else {}
-        )
-        busy_states = [state for states in busy_by_slot if states is not None for state in states]
-        return [*busy_states, *(stored.state for stored in heartbeat_states.values())]
-
-    def _busy_in_slot(self, slot_key: str) -> Sequence[JobState] | None:
-        """Return the busy jobs of a slot, or None if it has too many jobs to read."""
-        now = self._clock()
-        if now < self._crowded_until.get(slot_key, now):
-            return None
-        filter_arguments = {
-            "FilterExpression": _BUSY_FILTER,
-            "ExpressionAttributeNames": {f"#{name}": name for name in _BUSY_ATTRS},
-        }
-        items: list[Item] = []
-        pages = self._dynamo.pages(
-            self._table, KeyRange(slot_key), ALL_STATES_PAGE_SIZE, filter_arguments
-        )
-        for page_number, (page_items, has_more) in enumerate(pages, start=1):
-            items += page_items
-            if has_more and page_number == MAX_BUSY_PAGES_PER_SLOT:
-                self._crowded_until[slot_key] = now + CROWDED_SLOT_CACHE_TIME
-                return None
-        return list(self._unexpired_states(items))
-
     def load_heartbeat_states(self, tenant: str, slot_limit: int) -> Mapping[JobKey, StoredState]:
         """Return the states of jobs with a heartbeat, at most `slot_limit` of each slot."""
-        return self._load_heartbeat_states(
-            [slot_partition(tenant, slot) for slot in range(JOB_SLOTS)], slot_limit
-        )
-
-    def _load_heartbeat_states(
-        self, slots: Sequence[str], slot_limit: int
-    ) -> Mapping[JobKey, StoredState]:
+        slots = [slot_partition(tenant, slot) for slot in range(JOB_SLOTS)]
         keys_by_slot = self._dynamo.pool.map(
             lambda slot_key: self._dynamo.query_index(
                 self._table, HEARTBEAT_INDEX, slot_key, slot_limit

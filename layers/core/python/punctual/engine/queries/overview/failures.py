@@ -8,7 +8,7 @@ from punctual.domain.failures import Failure
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.failures import FailureCounts, Failures
 from punctual.engine.ports.rows import JobKey
-from punctual.engine.queries.job_labels import JobLabels
+from punctual.engine.queries.runs.job_labels import JobLabels
 from punctual.engine.queries.views import Page
 
 
