@@ -27,7 +27,7 @@ from punctual_cli.commands import (
     service,
     tokens,
 )
-from punctual_cli.commands.schedule import diff, forecast
+from punctual_cli.commands.schedule import diff, forecast, occurrences
 
 JOBS_PANEL, SERVER_PANEL, SETUP_PANEL = "Jobs", "Installation", "Setup"
 
@@ -126,6 +126,7 @@ command(jobs_group, "cancel")(jobs_actions.cancel)
 command(jobs_group, "run")(jobs_actions.run)
 command(jobs_group, "backfill")(jobs_actions.backfill)
 command(jobs_group, "explain")(jobs_read.explain)
+command(jobs_group, "occurrences")(occurrences.occurrences)
 
 command(runs_group, "list")(runs_read.list_runs)
 command(runs_group, "show")(runs_read.show)

@@ -258,7 +258,7 @@ def _jobs(scene: Scene) -> None:
     _artifacts(scene)
     _failures(scene)
     _operations(scene)
-    _rest(scene)
+    _rest(scene, report["job_id"])
     send("cancelJob", "the_report", f"DELETE {job}")
     send("runJobNow", "of_a_cancelled_job", f"POST {job}/runNow", {})
     send("listAudit", "of_the_report", f"GET /audit?job_id={report['job_id']}&limit=2")
@@ -355,7 +355,7 @@ def _claims(scene: Scene) -> None:
     send("uploadByClaim", "after_the_end", "POST /claims/upload", upload)
 
 
-def _rest(scene: Scene) -> None:
+def _rest(scene: Scene, job_id: str) -> None:
     send = scene.send
     night = {
         "schedule_type": "CRON",
@@ -372,6 +372,7 @@ def _rest(scene: Scene) -> None:
     )
     send("getForecast", "of_an_hour", "GET /forecast?hours=1")
     send("listUpcoming", "the_next", "GET /schedules/upcoming?limit=2")
+    send("listUpcoming", "of_one_job", f"GET /schedules/upcoming?job_id={job_id}&limit=1")
     new_token = {"name": "deploy", "role": "operator", "expires_at": "2027-11-18T00:00:00Z"}
     token = send("createToken", "for_a_pipeline", "POST /tokens", new_token)
     token_path = f"/tokens/{token['token_id']}"

@@ -92,6 +92,23 @@ def test_diff_of_files_shows_changed_and_new_schedules(program: Program) -> None
     assert program("diff", "-f", "jobs.yaml").out == "No schedule changes.\n"
 
 
+def test_occurrences_of_a_job_are_outcomes_and_planned_times(program: Program) -> None:
+    create(program, "hourly", "--every", "1h", "--bash", "true")
+    program("jobs", "run", "hourly", "--wait")
+    lines = program("jobs", "occurrences", "hourly", "--to", "+150m").out.splitlines()
+    assert lines[0].split() == ["SCHEDULED", "STATUS", "RUN", "WHY"]
+    statuses = ["SUCCESS", "PLANNED", "PLANNED"]
+    assert [
+        next(word for word in line.split() if word in statuses) for line in lines[1:]
+    ] == statuses
+    items = program.json("jobs", "occurrences", "hourly", "--from", "+1m", "--to", "+150m")
+    assert [(item["status"], item["count"], item["run"]) for item in items] == [
+        ("PLANNED", 1, None)
+    ] * 2
+    out = program("jobs", "occurrences", "hourly", "--from", "-9d", "--to", "-8d").out
+    assert out == "Nothing happened and nothing is planned in this range.\n"
+
+
 @pytest.mark.parametrize(
     ("args", "code", "expected"),
     [

@@ -8,7 +8,7 @@ from punctual.client.answers.operations import (
     OperationItem,
 )
 from punctual.client.answers.overview import Acknowledgement, Failure, Overview, OverviewFact
-from punctual.client.answers.schedules import Forecast, Preview, ScheduleDiff, Upcoming
+from punctual.client.answers.schedules import Forecast, Occurrence, Preview, ScheduleDiff, Upcoming
 from punctual.client.async_client import AsyncPunctual
 from punctual.client.errors import (
     BadWebhook,
@@ -94,6 +94,7 @@ __all__ = [
     "NewToken",
     "NotFound",
     "Notify",
+    "Occurrence",
     "Operation",
     "OperationError",
     "OperationItem",

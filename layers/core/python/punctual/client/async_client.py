@@ -14,6 +14,7 @@ from punctual.client.endpoints import (
     changes,
     claims,
     jobs,
+    occurrences,
     operations,
     overview,
     runs,
@@ -115,6 +116,7 @@ class AsyncJobs(AsyncGroup):
     run = AsyncCallMethod(jobs.run)
     backfill = AsyncCallMethod(jobs.backfill)
     explain = AsyncCallMethod(jobs.explain)
+    occurrences = AsyncCallMethod(occurrences.occurrences)
     status = AsyncCallMethod(jobs.status)
 
 

@@ -82,6 +82,22 @@ def send_request(
         yield Pause(delay)
 
 
+def collect_items(stream: Stream[T]) -> Steps[list[T]]:
+    """Return all items of a stream, as a part of another call."""
+    items: list[T] = []
+    outcome: Outcome | None = None
+    while True:
+        try:
+            step = stream.send(outcome)
+        except StopIteration:
+            return items
+        if isinstance(step, Item):
+            items.append(step.value)
+            outcome = None
+        else:
+            outcome = yield step
+
+
 def _attempt_timeout(settings: ClientSettings, steady_deadline: float | None) -> float:
     """Return the timeout of one attempt. Every attempt gets at least a second."""
     if steady_deadline is None:

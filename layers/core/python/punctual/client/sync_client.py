@@ -15,6 +15,7 @@ from punctual.client.endpoints import (
     changes,
     claims,
     jobs,
+    occurrences,
     operations,
     overview,
     runs,
@@ -117,6 +118,7 @@ class Jobs(Group):
     run = CallMethod(jobs.run)
     backfill = CallMethod(jobs.backfill)
     explain = CallMethod(jobs.explain)
+    occurrences = CallMethod(occurrences.occurrences)
     status = CallMethod(jobs.status)
 
 

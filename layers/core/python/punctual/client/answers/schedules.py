@@ -1,6 +1,10 @@
 """Answers about schedules and times to come."""
 
+from dataclasses import dataclass
+from datetime import datetime
+
 from punctual.client.model import AwareDatetime, Model
+from punctual.client.run import Run
 
 
 class Time(Model, frozen=True, kw_only=True):
@@ -41,6 +45,28 @@ class Forecast(Model, frozen=True, kw_only=True):
     jobs: int = 0
     from_completion_jobs: int = 0
     to: AwareDatetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """An outcome of a job, or a time that is planned.
+
+    `status` is that of the run, or PLANNED without one. A bulk entry stands for `count` times from
+    `scheduled_time` to `last_scheduled_time`.
+    """
+
+    scheduled_time: datetime
+    status: str
+    run: Run | None = None
+
+    @property
+    def count(self) -> int:
+        return 1 if self.run is None else self.run.count
+
+    @property
+    def last_scheduled_time(self) -> datetime:
+        run = self.run
+        return (run and run.last_scheduled_time) or self.scheduled_time
 
 
 class DiffTimes(Model, frozen=True, kw_only=True):

@@ -29,13 +29,16 @@ def preview(
 
 def upcoming(
     settings: ClientSettings,
+    job: str | Job | None = None,
     *,
     from_: TimeValue | None = None,
     to: TimeValue | None = None,
     limit: int | None = None,
 ) -> Stream[Upcoming]:
-    """Yield the occurrences of all jobs in order of time, for at most 31 days."""
-    filters = query_parameters(from_=from_, to=to)
+    """Yield the occurrences of one job or of all jobs in order of time, for at most 31 days."""
+    filters = query_parameters(
+        job_id=job.job_id if isinstance(job, Job) else job, from_=from_, to=to
+    )
     return stream_pages(
         settings,
         "/schedules/upcoming",

@@ -344,6 +344,17 @@ class JobQueries:
         return forecast_starts(self._job_states, tenant, hours, self._clock())
 
     def upcoming(
-        self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
+        self,
+        tenant: str,
+        start: datetime,
+        end: datetime,
+        limit: int,
+        after: tuple[str, ...] | None,
+        job_id: str | None = None,
     ) -> Sliced[Page]:
-        return self._upcoming_runs.upcoming(tenant, start, end, limit, after, self._clock())
+        """Return the upcoming times of one job, or of all jobs."""
+        now = self._clock()
+        if job_id is None:
+            return self._upcoming_runs.upcoming(tenant, start, end, limit, after, now)
+        state = self.load(JobKey(tenant, job_id))[0].state
+        return self._upcoming_runs.upcoming_of_job(state, start, end, limit, after, now)

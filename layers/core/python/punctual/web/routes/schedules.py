@@ -89,7 +89,8 @@ class ScheduleRoutes:
 
     @takes_query
     def upcoming(self, request: Request) -> Sliced[Reply]:
-        query = Query(request.query, ("from", "to", *PAGING_PARAMETERS))
+        query = Query(request.query, ("job_id", "from", "to", *PAGING_PARAMETERS))
+        job_id = query.filter_text("job_id")
         start = query.time("from") or self._services.clock()
         end = query.time("to") or start + DEFAULT_UPCOMING_RANGE
         paging = Paging.of(request, query, "upcoming")
@@ -100,7 +101,12 @@ class ScheduleRoutes:
             text = f"must be at most {MAX_UPCOMING_RANGE.days} days after from"
             raise Invalid.of(FieldError("to", text))
         page = yield from self._services.queries.upcoming(
-            paging.tenant, start, end, paging.limit, paging.cursor(2, 6)
+            paging.tenant,
+            start,
+            end,
+            paging.limit,
+            paging.cursor(2) if job_id else paging.cursor(2, 6),
+            parse_id(job_id) if job_id else None,
         )
         times = [upcoming_json(occurrence) for occurrence in page.items]
         return json_reply(200, {"times": times, "next_token": paging.next_token(page.next_cursor)})

@@ -95,6 +95,24 @@ class UpcomingRuns:
             last = times[-1][0]
         return Page(self._upcoming_views(times), None if last is None else _cursor(last))
 
+    def upcoming_of_job(
+        self,
+        state: JobState,
+        start: datetime,
+        end: datetime,
+        limit: int,
+        after: tuple[str, ...] | None,
+        now: datetime,
+    ) -> Sliced[Page]:
+        """Return the times of one job in [start, end) after the cursor `after`."""
+        position: OccurrencePosition = (start, "")
+        if after is not None:
+            position = max(position, _parse_position(after))
+        times = yield from _merge_times([state], _Window(position, end, now), None, limit + 1)
+        last = times[limit - 1][0] if len(times) > limit else None
+        views = self._upcoming_views(times[:limit])
+        return Page(views, None if last is None else _cursor(last))
+
     def _page_of_parts(self, tenant: str, window: _Window, part: _Part, limit: int) -> Sliced[Page]:
         for _ in range(MAX_PARTS_READ):
             jobs, next_before = self._job_list.page(tenant, part.upper_id or None, self._part_size)

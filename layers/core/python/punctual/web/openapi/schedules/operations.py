@@ -5,6 +5,7 @@ from punctual.web.openapi.operation import (
     FROM_PARAMETER,
     PAGE_PARAMETERS,
     TO_PARAMETER,
+    UUID_SCHEMA,
     Operation,
     Parameter,
     Response,
@@ -64,9 +65,17 @@ SCHEDULE_OPERATIONS = (
         "GET /schedules/upcoming",
         "listUpcoming",
         "Schedules",
-        "List the upcoming times of all jobs",
+        "List the upcoming times of one job or of all jobs",
         {200: Response("A page of times, earliest first.", "UpcomingPage")},
-        "`from` is now by default, `to` 7 days later. The range is at most 31 days.",
-        (FROM_PARAMETER, TO_PARAMETER, *PAGE_PARAMETERS),
+        "`from` is now by default, `to` 7 days later. The range is at most 31 days. An interval "
+        "from completion has at most its next time. A job with a pause that ends by itself has "
+        "the times from its end on.",
+        (
+            Parameter("job_id", UUID_SCHEMA, "The times of this job."),
+            FROM_PARAMETER,
+            TO_PARAMETER,
+            *PAGE_PARAMETERS,
+        ),
+        notes={404: "The job does not exist for this tenant."},
     ),
 )
