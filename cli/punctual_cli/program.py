@@ -127,6 +127,7 @@ command(jobs_group, "run")(jobs_actions.run)
 command(jobs_group, "backfill")(jobs_actions.backfill)
 command(jobs_group, "explain")(jobs_read.explain)
 command(jobs_group, "occurrences")(occurrences.occurrences)
+command(jobs_group, "versions")(jobs_read.versions)
 
 command(runs_group, "list")(runs_read.list_runs)
 command(runs_group, "show")(runs_read.show)

@@ -254,6 +254,7 @@ def _jobs(scene: Scene) -> None:
     send("getJobStatus", "the_report", f"GET {job}/status")
     at = "2026-11-19T02:30:00Z"
     send("explainJob", "tomorrow", f"GET {job}/explain?at={at}")
+    send("listJobVersions", "the_last_one", f"GET {job}/versions?limit=1")
     _runs(scene, job, hello)
     _artifacts(scene)
     _failures(scene)

@@ -124,6 +124,17 @@ def show(session: Session, job: JobName) -> None:
     )
 
 
+def versions(session: Session, job: JobName, limit: Limit = DEFAULT_LIST_LIMIT) -> None:
+    """List the versions of a job: the time and the author of each change, and what it changed."""
+    found_job = find_job(session.client, job)
+    listed = fetch_up_to(
+        session,
+        limit,
+        lambda max_items: session.client.jobs.versions(found_job, limit=max_items),
+    )
+    answers.write_items(session, listed, lambda shown: job_views.print_versions(session, shown))
+
+
 def _parse_explained_time(session: Session, text: str, zone: "tzinfo | None") -> datetime | str:
     """Return a time for the server.
 

@@ -12,7 +12,7 @@ from punctual_cli.session import Session
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from punctual.client import Job, Pause
+    from punctual.client import Job, JobVersion, Pause
 
 WIDE_TABLE_COLUMNS = 118
 MAX_SHOWN_OUTCOMES = 10
@@ -63,6 +63,21 @@ def _row(session: Session, job: "Job", is_wide: bool) -> list[Any]:
         last_status,
     ]
     return [job.job_id, *cells] if is_wide else cells
+
+
+def print_versions(session: Session, versions: "list[JobVersion]") -> None:
+    """Print the versions with the fields that each changed. `punctual jobs show` has the values."""
+    columns = (Column("VERSION"), Column("AT"), Column("BY"), Column("CHANGED", min_width=10))
+    rows = [
+        [
+            version.version,
+            version.at,
+            version.by or None,
+            ", ".join(version.changed) or ("created" if version.version == 1 else None),
+        ]
+        for version in versions
+    ]
+    session.screen.print_table(columns, rows)
 
 
 def _recent_strip(job: "Job", max_outcomes: int) -> "Text":

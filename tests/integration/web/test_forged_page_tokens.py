@@ -47,6 +47,7 @@ def test_forged_page_token_is_refused_or_returns_own_rows(
         ("/jobs", "jobs", "sort=next_run"),
         ("/runs", "runs ", ""),
         (f"/jobs/{job_id}/runs", f"runs {job_id}", ""),
+        (f"/jobs/{job_id}/versions", f"versions {job_id}", ""),
         ("/tokens", "tokens", ""),
         ("/audit", "audit", ""),
         ("/schedules/upcoming", "upcoming", DAY),

@@ -223,7 +223,7 @@ def _read_everything(api: Gateway, jobs: list[str]) -> None:
     assert api.post("/schedules/preview", preview).status == 200
     assert api.post("/schedules/diff", {"before": jobs[0], "after": preview}).status == 200
     for job in jobs:
-        for target in ("", "/status", "/explain?at=2026-03-02T12:01:00Z", "/runs"):
+        for target in ("", "/status", "/versions", "/explain?at=2026-03-02T12:01:00Z", "/runs"):
             assert api.get(f"/jobs/{job}{target}").status == 200, target
         for run in runs_of(api, job)[:2]:
             for target in ("", "/output", "/logs"):

@@ -29,7 +29,7 @@ def test_cli_page_equals_the_generated_reference() -> None:
 
 def test_program_has_every_command() -> None:
     names = {name.removeprefix("punctual ") for name, _ in commands()}
-    jobs = "create list show update pause resume cancel run backfill explain occurrences"
+    jobs = "create list show update pause resume cancel run backfill explain occurrences versions"
     rest = "preview upcoming forecast diff apply export stats health audit login logout whoami dev"
     runs = "list show logs output cancel retry watch"
     assert names == {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from punctual.client import AuditEntry, Job, Run, Token
+from punctual.client import AuditEntry, Job, JobVersion, Run, Token
 from punctual.client.model import convert_model
 from punctual_cli.apply.fields import ABSENT, Difference
 from punctual_cli.apply.plan_view import _difference_lines
@@ -291,3 +291,16 @@ def test_difference_is_shown_in_lines_without_secrets(
 def test_screen_uses_the_clock_of_the_session() -> None:
     session = Session(clock=lambda: NOW + timedelta(hours=1))
     assert session.screen.relative_time(NOW) == "1 h ago"
+
+
+def test_versions_show_author_and_changed_fields(draw: Callable[..., str]) -> None:
+    at = "2026-12-01T11:00:00.000Z"
+    rows = [
+        {"version": 3, "at": at, "by": "ci", "changed": ["name", "tags"], "job": {}},
+        {"version": 1, "at": at, "by": "ada", "changed": [], "job": {}},
+    ]
+    versions = [convert_model(JobVersion, row) for row in rows]
+    lines = draw(job_views.print_versions, versions).splitlines()
+    assert lines[0].split() == ["VERSION", "AT", "BY", "CHANGED"]
+    assert lines[1].split()[-3:] == ["ci", "name,", "tags"]
+    assert lines[2].split()[-2:] == ["ada", "created"]

@@ -76,6 +76,11 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
         {"job_id": ID, "at": "2026-11-18T12:00:00Z", "outcome": "PLANNED"},
     ),
     (
+        "GET /jobs/{job_id}/versions",
+        lambda c: c.jobs.versions(ID),
+        page("versions", {"version": 2, "at": "2026-11-18T12:00:00Z", "changed": ["name"]}),
+    ),
+    (
         "GET /jobs/{job_id}/status",
         lambda c: c.jobs.status(ID),
         {"job_id": ID, "status": "SCHEDULED", "latest_run": RUN, "next_run_time": None},

@@ -9,6 +9,7 @@ from punctual.client.answers.operations import (
 )
 from punctual.client.answers.overview import Acknowledgement, Failure, Overview, OverviewFact
 from punctual.client.answers.schedules import Forecast, Occurrence, Preview, ScheduleDiff, Upcoming
+from punctual.client.answers.versions import JobVersion
 from punctual.client.async_client import AsyncPunctual
 from punctual.client.errors import (
     BadWebhook,
@@ -87,6 +88,7 @@ __all__ = [
     "Job",
     "JobChanges",
     "JobStatus",
+    "JobVersion",
     "Limits",
     "Logs",
     "Misuse",

@@ -118,6 +118,7 @@ class AsyncJobs(AsyncGroup):
     explain = AsyncCallMethod(jobs.explain)
     occurrences = AsyncCallMethod(occurrences.occurrences)
     status = AsyncCallMethod(jobs.status)
+    versions = AsyncStreamMethod(jobs.versions)
 
 
 class AsyncRuns(AsyncGroup):

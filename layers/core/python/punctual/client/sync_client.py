@@ -120,6 +120,7 @@ class Jobs(Group):
     explain = CallMethod(jobs.explain)
     occurrences = CallMethod(occurrences.occurrences)
     status = CallMethod(jobs.status)
+    versions = StreamMethod(jobs.versions)
 
 
 class Runs(Group):

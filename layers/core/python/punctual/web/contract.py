@@ -57,6 +57,7 @@ API_CALLS: tuple[ApiCall, ...] = (
             _JOB_PATH,
             f"{_JOB_PATH}/status",
             f"{_JOB_PATH}/explain",
+            f"{_JOB_PATH}/versions",
             f"{_JOB_PATH}/runs",
             _RUN_PATH,
             f"{_RUN_PATH}/output",

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from msgspec import UNSET
 
+from punctual.client.answers.versions import JobVersion
 from punctual.client.batching import chunk_key, split_into_chunks, submit_chunk
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
 from punctual.client.errors import Misuse, PunctualError
@@ -219,6 +220,16 @@ def explain(
         "GET", _job_path(job, "explain"), query_parameters(at=at), repeat=Repeat.READS
     )
     return decode_model(Explanation, (yield from send_request(settings, request)))
+
+
+def versions(
+    settings: ClientSettings, job: JobRef, *, limit: int | None = None
+) -> Stream[JobVersion]:
+    """Yield the versions of the job, newest first, at most `limit` of them."""
+    path = _job_path(job, "versions")
+    return stream_pages(
+        settings, path, (), "versions", lambda value: convert_model(JobVersion, value), limit
+    )
 
 
 def status(settings: ClientSettings, job: JobRef) -> Steps[JobStatus]:

@@ -114,6 +114,9 @@ class Definitions:
             yield
         return UNSET
 
+    def find(self, key: JobKey, ref: str) -> DefinitionRow | None:
+        return self._job_states.load_definitions([(key, ref)]).get((key, ref))
+
     def history(self, key: JobKey, current: DefinitionRow) -> Iterator[DefinitionRow]:
         """Yield the definitions of a job, latest first.
 
@@ -126,8 +129,7 @@ class Definitions:
             yield definition
             if not definition.previous_ref:
                 return
-            job_and_ref = (key, definition.previous_ref)
-            definition = self._job_states.load_definitions([job_and_ref]).get(job_and_ref)
+            definition = self.find(key, definition.previous_ref)
 
     def _read(self, name: str) -> Any:
         data = self._blobs.get(name)

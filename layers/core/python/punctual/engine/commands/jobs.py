@@ -135,7 +135,7 @@ class Jobs(RunCommands):
             if document is current or _is_same_document(document, current):
                 _check_not_cancelled(stored.state)
                 return self._queries.to_view(stored.state, definition)
-            revision = self._revise(key, stored, definition, document, write_id, asked_at)
+            revision = self._revise(key, stored, definition, document, write_id, asked_at, actor)
             if not admitted:
                 admitted = self._check_quotas(
                     tenant, stored.state, revision.event.schedule, asked_at
@@ -159,6 +159,7 @@ class Jobs(RunCommands):
         document: dict[str, Any],
         write_id: str,
         now: datetime,
+        actor: Actor | None,
     ) -> _Revision:
         state = stored.state
         ref = f"{state.edition + 1}-{write_id}"
@@ -167,7 +168,11 @@ class Jobs(RunCommands):
         )
         compiled = compile_definition(document, key.job_id, ref, now)
         return _Revision(
-            replace(row, previous_ref=definition.ref),
+            replace(
+                row,
+                previous_ref=definition.ref,
+                changed_by="" if actor is None else actor.caller,
+            ),
             blob,
             events.Update(
                 kind=compiled.kind,

@@ -33,13 +33,14 @@ class DefinitionRow(
     created_at: datetime
     name: str
     document: dict[str, Any]  # only the fields that the client sent
-    created_by: str = ""
+    created_by: str = ""  # the caller that created the job
     tags: dict[str, str] = {}
     payload: Any = None
     payload_blob: str = ""  # the key of a large payload
     previous_ref: str = ""  # the ref of the previous definition
     payload_size: int = 0  # in bytes, of a large payload
     payload_fingerprint: str = ""  # the fingerprint of a large payload
+    changed_by: str = ""  # the caller that made this version, not the first one
 
 
 class Detail(Struct, frozen=True, omit_defaults=True):

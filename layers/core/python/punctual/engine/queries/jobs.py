@@ -27,6 +27,7 @@ from punctual.engine.queries.changes import ChangeQueries
 from punctual.engine.queries.explain import Explainer
 from punctual.engine.queries.filters import RunFilters as RunFilters
 from punctual.engine.queries.job_list import JobList
+from punctual.engine.queries.job_versions import JobVersions
 from punctual.engine.queries.recent_runs import RecentRuns
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
 from punctual.engine.queries.runs.job_labels import JobLabels
@@ -73,6 +74,7 @@ class JobQueries:
         self._clock = clock
         self._monitor = monitor
         self._definitions = Definitions(job_states, blobs)
+        self._job_versions = JobVersions(self._definitions)
         self._explainer = Explainer(history, self._definitions, waits_for_resources)
         self._job_list = JobList(job_states, clock, log)
         self._job_states = job_states
@@ -215,6 +217,13 @@ class JobQueries:
             job_views.append(JobView(state, payload, latest, position, job_outcomes))
             yield
         return job_views
+
+    def versions(
+        self, tenant: str, job_id: str, limit: int, after: tuple[str, ...] | None
+    ) -> Sliced[Page]:
+        """Return a page of the definitions that a job has had, newest first."""
+        key = JobKey(tenant, job_id)
+        return self._job_versions.page(key, self.load(key)[1], limit, after)
 
     def run_of(self, state: JobState, run_id: str) -> RunView:
         """Return a run of a job that is read already, without its attempts and payload."""

@@ -122,8 +122,7 @@ class JobPause(ResponseModel):
     at: Time
 
 
-class Job(ResponseModel):
-    job_id: Id
+class JobDefinition(ResponseModel):
     name: str
     schedule_type: ScheduleKind
     schedule_time: Time | None
@@ -154,6 +153,10 @@ class Job(ResponseModel):
     notify: list[ShownNotify]
     output: Literal["keep", "discard"]
     tags: dict[str, str]
+
+
+class Job(JobDefinition):
+    job_id: Id
     status: JobStatus
     pause: JobPause | None
     next_run_time: Time | None

@@ -24,6 +24,7 @@ from punctual.web.openapi.error_responses import (
     header_refs,
     response_components,
 )
+from punctual.web.openapi.job_versions import JOB_VERSION_MODELS
 from punctual.web.openapi.operation import Operation, Parameter, Response, Schema
 from punctual.web.openapi.operations import OPERATIONS, TAGS
 from punctual.web.openapi.overview.answers import FailurePage, Overview
@@ -77,6 +78,7 @@ _RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.UsedArtifact,
     answers.ArtifactPage,
     *CHANGE_MODELS,
+    *JOB_VERSION_MODELS,
     FailurePage,
     Overview,
 )

@@ -199,6 +199,16 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "SecretList": {"secrets": "The secrets, sorted by name."},
     "Job": _SHOWN_JOB_FIELDS,
+    "JobDefinition": _JOB_FIELDS,
+    "JobVersion": {
+        "version": "The number of the version. The ETag of the job was this number, quoted.",
+        "at": "The time of the change, or of the creation.",
+        "by": "The caller that made the version.",
+        "changed": "The fields with another value than in the version before. It is empty for the "
+        "first version.",
+        "job": "The fields of the job in this version, with the defaults of the others.",
+    },
+    "JobVersionPage": {"versions": "The versions, newest first.", "next_token": NEXT_TOKEN_TEXT},
     "ListedJob": {
         **_SHOWN_JOB_FIELDS,
         "recent": "The last runs that ended, SKIPPED and MISSED ones too, newest first by "

@@ -10,6 +10,7 @@ from punctual.web.openapi.bulk.operations import BULK_OPERATIONS
 from punctual.web.openapi.change_operations import CHANGE_OPERATIONS
 from punctual.web.openapi.claim_operations import CLAIM_OPERATIONS
 from punctual.web.openapi.job_list_operations import LIST_JOBS
+from punctual.web.openapi.job_versions import LIST_VERSIONS
 from punctual.web.openapi.operation import (
     FROM_PARAMETER,
     IDEMPOTENCY_KEY_PARAMETER,
@@ -59,6 +60,7 @@ _JOB_LINKS = {
         "getJobStatus",
         "listRunsOfJob",
         "explainJob",
+        "listJobVersions",
     )
 }
 _RUN_LINKS = {
@@ -198,6 +200,7 @@ _OPERATIONS = (
         {200: Response("The status, the latest run and the next time.", "JobStatus")},
         parameters=(JOB_ID_PARAMETER,),
     ),
+    LIST_VERSIONS,
     Operation(
         "GET /jobs/{job_id}/explain",
         "explainJob",

@@ -1,12 +1,16 @@
 """GET /jobs: list and read jobs."""
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 from msgspec import Raw
 
 from punctual.engine.ports.lists.job_index import JobQuery, JobSort
+from punctual.engine.queries.job_versions import VersionView
 from punctual.engine.queries.recent_runs import MAX_RECENT_RUNS
 from punctual.engine.queries.slices import Sliced
-from punctual.engine.queries.views import Page
+from punctual.engine.queries.views import JobView, Page
 from punctual.web.http.guards import etag
 from punctual.web.http.job_filters import (
     JOB_FILTERS,
@@ -20,7 +24,9 @@ from punctual.web.http.request import Reply, Request, json_reply, quoted_size
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
 from punctual.web.views.job import job_json, status_json
+from punctual.web.views.version import version_json
 
+MAX_PAGE_BYTES = 64 * 1024 * 1024  # where no gateway limits an answer
 _encode = msgspec.json.Encoder().encode
 
 
@@ -32,6 +38,7 @@ class JobReadRoutes:
         table.get("/jobs")(self.list_jobs)
         table.get("/jobs/<job_id>")(self.read)
         table.get("/jobs/<job_id>/status")(self.status)
+        table.get("/jobs/<job_id>/versions")(self.versions)
 
     @takes_query
     def list_jobs(self, request: Request) -> Sliced[Reply]:
@@ -47,25 +54,44 @@ class JobReadRoutes:
             paging.limit,
             paging.cursor(1 if sort is JobSort.CREATED else 2),
         )
-        page, jobs = yield from self._fit(page, request, recent)
+        now = self._services.clock()
+        page, jobs = yield from self._fit(
+            page, lambda view: job_json(view, request.root, now, recent), _position_of_job
+        )
         return json_reply(200, {"jobs": jobs, "next_token": paging.next_token(page.next_cursor)})
 
+    @takes_query
+    def versions(self, request: Request, job_id: str) -> Sliced[Reply]:
+        job_id = parse_id(job_id)
+        query = Query(request.query, PAGING_PARAMETERS)
+        paging = Paging.of(request, query, f"versions {job_id}")
+        query.finish()
+        page = yield from self._services.queries.versions(
+            paging.tenant, job_id, paging.limit, paging.cursor(1)
+        )
+        page, versions = yield from self._fit(page, version_json, _version_cursor)
+        return json_reply(
+            200, {"versions": versions, "next_token": paging.next_token(page.next_cursor)}
+        )
+
     def _fit(
-        self, page: Page, request: Request, recent: int | None
+        self,
+        page: Page,
+        to_json: Callable[[Any], dict[str, Any]],
+        cursor_of: Callable[[Any], tuple[str, ...]],
     ) -> Sliced[tuple[Page, list[Raw]]]:
-        """Return the jobs that fit into one answer. The next page begins with the others."""
-        now, max_bytes = self._services.clock(), self._services.max_response_bytes
-        jobs: list[Raw] = []
+        """Return the items that fit into one answer. The next page begins with the others."""
+        max_bytes = self._services.max_response_bytes or MAX_PAGE_BYTES
+        items: list[Raw] = []
         size = 0
         for index, view in enumerate(page.items):
-            job = _encode(job_json(view, request.root, now, recent))
-            if max_bytes is not None:
-                size += quoted_size(job) + 1
-                if size > max_bytes and index:
-                    return Page(page.items[:index], page.items[index - 1].position), jobs
-            jobs.append(Raw(job))
+            item = _encode(to_json(view))
+            size += quoted_size(item) + 1
+            if size > max_bytes and index:
+                return Page(page.items[:index], cursor_of(page.items[index - 1])), items
+            items.append(Raw(item))
             yield
-        return page, jobs
+        return page, items
 
     def read(self, request: Request, job_id: str) -> Reply:
         view = self._services.queries.job(request.caller.tenant, parse_id(job_id))
@@ -75,3 +101,11 @@ class JobReadRoutes:
     def status(self, request: Request, job_id: str) -> Reply:
         view = self._services.queries.job(request.caller.tenant, parse_id(job_id))
         return json_reply(200, status_json(view, request.root, self._services.clock()))
+
+
+def _position_of_job(view: JobView) -> tuple[str, ...]:
+    return view.position
+
+
+def _version_cursor(view: VersionView) -> tuple[str, ...]:
+    return (view.definition.ref,)
