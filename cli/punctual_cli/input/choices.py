@@ -57,6 +57,25 @@ class Trigger(StrEnum):
     RETRY = "RETRY"
 
 
+class RunReason(StrEnum):
+    CONCURRENCY = "CONCURRENCY"
+    RESOURCES = "RESOURCES"
+    PAUSED = "PAUSED"
+    BACKOFF = "BACKOFF"
+    OVERLAP = "OVERLAP"
+    QUEUE_FULL = "QUEUE_FULL"
+    COALESCED = "COALESCED"
+    RESCHEDULED = "RESCHEDULED"
+    MAX_RUNS = "MAX_RUNS"
+    DEADLINE = "DEADLINE"
+    OUTAGE = "OUTAGE"
+    REPLACED = "REPLACED"
+    CANCELLED = "CANCELLED"
+    LOST = "LOST"
+    SHUTDOWN = "SHUTDOWN"
+    POISON = "POISON"
+
+
 class RunTime(StrEnum):
     SCHEDULED = "scheduled"
     STARTED = "started"

@@ -82,6 +82,25 @@ def test_run_is_retried_with_its_original_payload(program: Program) -> None:
     assert program("runs", "output", "echoes").out == '{"corrected":true}\n'
 
 
+def test_runs_are_listed_by_job_reason_and_duration(program: Program) -> None:
+    create_job(program, "short", "true", "--tag", "team=data")
+    create_job(program, "long", "sleep 1.1", "--tag", "team=data")
+    for name in ("short", "long"):
+        program("jobs", "run", name, "--wait")
+
+    def listed(*options: str) -> list[str]:
+        return [run["job_name"] for run in program.json("runs", "list", *options)]
+
+    assert listed("--job-name", "short") == ["short"]
+    assert listed("--tag", "team=data") == ["long", "short"]
+    assert listed("--tag", "team:data", "--min-duration", "1s") == ["long"]
+    assert listed("--max-duration", "1s") == ["short"]
+    assert listed("--reason", "lost") == []
+    error = program("runs", "list", "short", "--job-name", "short", code=2).err
+    assert error.startswith("Error: --job-name and --tag select runs of all jobs")
+    assert "is not a duration" in program("runs", "list", "--min-duration", "x", code=2).err
+
+
 def test_output_file_has_the_exact_bytes(program: Program) -> None:
     create_job(program, "bytes", r"printf '\000\377'")
     program("jobs", "run", "bytes", "--wait")

@@ -11,9 +11,10 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace as msgspec_replace
 
+from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import derived_id, occurrence_id
 from punctual.domain.job_state import Rules
-from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger, WaitingRun
+from punctual.domain.run import NOT_RUN_STATUSES, Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.utc import EPOCH
 from punctual.engine.commands.backfill import backfill_id
 from punctual.engine.ports.job_states import ActiveStates, Swap
@@ -52,6 +53,32 @@ ENDED = (
     RunStatus.MISSED,
 )
 SKIPPED = frozenset({RunStatus.SKIPPED.value})
+LABELS = {
+    JOB: JobLabel("nightly", {"team": "data"}),
+    OTHER: JobLabel("hourly", {"team": "data", "env": "prod"}),
+}
+SECONDS = timedelta(seconds=1)
+# Filters of runs, and filters that the job decides.
+RUN_FILTERS = (
+    RunFilters(reasons=frozenset({"LOST"})),
+    RunFilters(reasons=frozenset({"LOST", "OVERLAP"}), status=SKIPPED),
+    RunFilters(reasons=frozenset({"POISON"})),
+    RunFilters(min_duration=45 * SECONDS),
+    RunFilters(max_duration=2 * SECONDS, trigger="SCHEDULE"),
+    RunFilters(min_duration=10 * SECONDS, max_duration=10 * SECONDS),
+    RunFilters(min_duration=HOUR),
+    RunFilters(frozenset({"FAILED"}), min_duration=30 * SECONDS, start=NOON - 200 * HOUR),
+)
+JOB_FILTERS = (
+    RunFilters(job_name="nightly"),
+    RunFilters(job_name="hourly", status=SKIPPED),
+    RunFilters(job_name="night"),
+    RunFilters(tags=(("team", "data"),), reasons=frozenset({"LOST"})),
+    RunFilters(tags=(("env", "prod"), ("team", "data"))),
+    RunFilters(tags=(("env", "dev"),)),
+    RunFilters(job_name="nightly", tags=(("env", "prod"),)),
+    RunFilters(job_name="hourly", max_duration=5 * SECONDS, end=NOON - 100 * HOUR),
+)
 
 
 def a_ledger(job_id: str, dice: Random) -> list[Run]:
@@ -90,24 +117,44 @@ def _requested_run(job_id: str, at: datetime, dice: Random) -> Run:
 def stored_rows(ports: Ports) -> list[RunRow]:
     dice = Random(7)
     rows = [
-        a_row(run.run_id, job_id, run=with_times(run))
+        an_ended_row(job_id, with_times(run))
         for job_id in (JOB, OTHER)
         for run in a_ledger(job_id, dice)
     ]
     for job_id in (JOB, OTHER):
-        ports.job_states.put_definitions([a_definition_row(job_id)])
+        label = LABELS[job_id]
+        definition = a_definition_row(job_id, name=label.name, tags=label.tags)
+        ports.job_states.put_definitions([definition])
         assert ports.job_states.swap([Swap(a_job_state(job_id), 0)]) == [True]
     ports.history.put_runs(rows)
     return rows
 
 
+def an_ended_row(job_id: str, run: Run) -> RunRow:
+    """Return a row with the product's retention. In lists of AWS it carries the label."""
+    assert run.ended_at is not None
+    expires_at = run.ended_at + HISTORY_RETENTION
+    return a_row(run.run_id, job_id, run=run, expires_at=expires_at, label=LABELS[job_id])
+
+
 def with_times(run: Run) -> Run:
-    """Add a start and an end up to four days after the time of the id. Some never start."""
+    """Add a start and an end up to four days after the time of the id. Some never start.
+
+    A run that failed or was cancelled has a reason, and one that ran a duration of up to 49 s.
+    """
     created_at = EPOCH + timedelta(milliseconds=int(run.run_id.replace("-", "")[:12], 16))
     started = created_at + timedelta(minutes=int(run.run_id[-4:], 16) % 6_000)
     ran = run.status not in (*NOT_RUN_STATUSES, RunStatus.CANCELLED)
-    times = {"started_at": started if ran else None, "ended_at": started + HOUR}
-    return a_run(**{name: getattr(run, name) for name in run.__struct_fields__} | times)
+    ended = started + timedelta(seconds=int(run.run_id[-2:], 16) % 50)
+    started_at = started if ran else None
+    fields: dict[str, Any] = {
+        "started_at": started_at,
+        "attempt_at": started_at,
+        "ended_at": ended,
+    }
+    if run.status not in (RunStatus.SUCCESS, RunStatus.MISSED):
+        fields |= {"reason": Reason.LOST if ran else Reason.OVERLAP}
+    return a_run(**{name: getattr(run, name) for name in run.__struct_fields__} | fields)
 
 
 class CountingHistory:
@@ -124,7 +171,9 @@ class CountingHistory:
         return self._note(self._history.page(*args))
 
     def page_all(self, *args: Any) -> Any:
-        return self._note(self._history.page_all(*args))
+        page = self._history.page_all(*args)
+        self._note(page.rows)
+        return page
 
     def _note(self, rows: Sequence[RunRow]) -> Sequence[RunRow]:
         self.page_sizes.append(len(rows))
@@ -199,6 +248,59 @@ def test_filters_by_time_return_all_matching_runs(
         limit = (1, 7)[number % 2] if len(expected) < 10 else (37, 50, 200)[number % 3]
         run_ids = [(v.run.run_id, v.job_id) for v in list_all(search, job_id, filters, limit)]
         assert run_ids == expected, filters
+
+
+@pytest.mark.parametrize("limit", [1, 50])
+def test_filters_by_reason_duration_and_job_return_all_matching_runs(
+    world: World, stored_rows: list[RunRow], limit: int
+) -> None:
+    search, _ = a_search(world)
+    world.settle()
+    found = 0
+    for filters in (*RUN_FILTERS, *JOB_FILTERS):
+        expected = sorted(
+            [
+                (row.run.run_id, row.job_id)
+                for row in stored_rows
+                if filters.matches(row.run, LABELS[row.job_id])
+            ],
+            reverse=True,
+        )
+        if limit == 1:
+            page = finish(search.runs("acme", None, filters, limit, None))
+            views = page.items
+            assert len(views) <= 1
+            assert [(v.run.run_id, v.job_id) for v in views] == expected[: len(views)], filters
+            continue
+        views = list(list_all(search, None, filters, limit))
+        assert [(v.run.run_id, v.job_id) for v in views] == expected, filters
+        found += len(views)
+        if filters in RUN_FILTERS:
+            of_job = [v.run.run_id for v in list_all(search, JOB, filters, limit)]
+            assert of_job == [run_id for run_id, job_id in expected if job_id == JOB], filters
+    assert limit == 1 or found > 300
+
+
+def test_filter_by_job_finds_live_runs_and_follows_a_new_name(merging: World) -> None:
+    ports = merging.ports
+    live_run = a_run(an_id(9), RunStatus.WAITING, reason=Reason.BACKOFF)
+    ports.job_states.put_definitions([a_definition_row(JOB, name="old", tags={"a": "b"})])
+    state = a_job_state(JOB, runs=(live_run,))
+    assert ports.job_states.swap([Swap(state, 0)]) == [True]
+    ports.history.put_runs([a_row(an_id(8), JOB)])
+    search, _ = a_search(merging)
+
+    def found(filters: RunFilters) -> list[str]:
+        return [view.run.run_id for view in list_all(search, None, filters, 10)]
+
+    assert found(RunFilters(job_name="old")) == [an_id(9), an_id(8)]
+    assert found(RunFilters(tags=(("a", "b"),), reasons=frozenset({"BACKOFF"}))) == [an_id(9)]
+    rules = {**state.rules, 2: Rules("2-body", NOON)}
+    ports.job_states.put_definitions([a_definition_row(JOB, "2-body", name="new", edition=2)])
+    renamed = msgspec_replace(state, version=2, edition=2, definition=2, rules=rules)
+    assert ports.job_states.swap([Swap(renamed, 1)]) == [True]
+    assert found(RunFilters(job_name="new")) == [an_id(9), an_id(8)]
+    assert found(RunFilters(job_name="old")) == found(RunFilters(tags=(("a", "b"),))) == []
 
 
 def test_filter_by_start_or_end_uses_the_time_of_the_run(

@@ -16,6 +16,7 @@ from punctual.domain.utc import EPOCH
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
+from punctual.engine.queries.filters import RunFilters
 from punctual.node.sqlite.store import Store
 from tests.support.builders import (
     NOON,
@@ -172,7 +173,7 @@ class Model(RuleBasedStateMachine):
         assert states == [self.stored[job].state for job in sorted(self.stored)]
         due = self.store.timers.due(NOON, 0, after(99), None, 100).timers
         assert list(due) == sorted(self.timers, key=lambda timer: timer.sort_key)
-        rows = self.store.history.page_all("acme", None, 100, NOON)
+        rows = self.store.history.page_all("acme", RunFilters(), None, 100, NOON).rows
         assert [(row.run.run_id, row.job_id) for row in rows] == sorted(self.history)[::-1]
         active_ids = {job_state.job_id for job_state in self.store.job_states.active_states("acme")}
         assert active_ids == {

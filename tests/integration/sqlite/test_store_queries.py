@@ -17,6 +17,7 @@ from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Detail, JobKey, RunKey
+from punctual.engine.queries.filters import RunFilters
 from punctual.node.sqlite.feed import MAX_EVENT_ROW_BYTES
 from punctual.node.sqlite.store import Store
 from tests.support.builders import (
@@ -202,7 +203,7 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
     remaining = [
         (tenant, add_run.run.run_id)
         for tenant in tenants
-        for add_run in store.history.page_all(tenant, None, 99, EPOCH)
+        for add_run in store.history.page_all(tenant, RunFilters(), None, 99, EPOCH).rows
     ]
     assert sorted(remaining) == sorted([*unexpired, ("acme", backfilled)])
     for tenant, run_id in expired:

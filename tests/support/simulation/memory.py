@@ -9,7 +9,7 @@ from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
 from punctual.domain.schedules.upcoming import next_occurrence_at, sort_by_occurrence
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.history import RecentRun, recent_run_of
+from punctual.engine.ports.history import HistoryPage, RecentRun, recent_run_of
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import (
     AttemptRow,
@@ -23,6 +23,7 @@ from punctual.engine.ports.rows import (
     WalkPage,
 )
 from punctual.engine.ports.timers import Timer, TimerPage
+from punctual.engine.queries.filters import RunFilters
 from punctual.engine.queries.runs.merged_runs import MergedRuns
 from tests.support.memory_audit import MemoryAudit
 from tests.support.memory_lists import MemoryJobIndex
@@ -267,11 +268,18 @@ class MemoryHistory:
         }
 
     def page_all(
-        self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
-    ) -> Sequence[RunRow]:
+        self,
+        tenant: str,
+        filters: RunFilters,  # its caller filters
+        before: tuple[str, str] | None,
+        limit: int,
+        now: datetime,
+    ) -> HistoryPage:
         rows = [row for row in self.rows.values() if row.tenant == tenant and row.expires_at > now]
         rows = [row for row in rows if before is None or (row.run.run_id, row.job_id) < before]
-        return sorted(rows, key=lambda row: (row.run.run_id, row.job_id), reverse=True)[:limit]
+        rows = sorted(rows, key=lambda row: (row.run.run_id, row.job_id), reverse=True)[:limit]
+        last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == limit else None
+        return HistoryPage(rows, last)
 
 
 class Memory:

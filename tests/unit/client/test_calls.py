@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -232,6 +232,25 @@ def test_update_sends_the_version_that_was_read(open_client: Any) -> None:
     sent = [request.headers.get("if-match") for request in server.asked[1:]]
     assert sent == ['"3"', '"3"', '"3"', "*", None]
     assert server.asked[1].content == b'{"payload":null}'
+
+
+@both_clients
+def test_filters_of_runs_are_sent_as_the_api_names_them(open_client: Any) -> None:
+    server = Server(httpx.Response(200, json=page("runs")))
+    with open_client(transport=server.transport) as access:
+        filters: dict[str, Any] = {
+            "reason": ["LOST", "POISON"],
+            "min_duration": 1.5,
+            "job_name": "night ly",
+        }
+        filters |= {"max_duration": timedelta(seconds=2), "tags": {"team": "data"}}
+        access.all(access.client.runs.list(**filters))
+        with pytest.raises(Misuse, match="must not be negative"):
+            access.all(access.client.runs.list(min_duration=-1))
+    sent = server.asked[0].url.params
+    assert (sent["duration_ms"], sent["job_name"]) == ("1500..2000", "night ly")
+    assert sent["tag"] == "team:data"
+    assert sent.get_list("reason") == ["LOST", "POISON"]
 
 
 @both_clients

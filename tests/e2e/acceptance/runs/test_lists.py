@@ -195,6 +195,9 @@ def test_runs_of_a_job_are_filtered_by_the_selected_time(api: Api, ran: str) -> 
         {"from": "yesterday"},
         {"to": "2026-01-01"},
         {"by": "created"},
+        {"reason": "NONE"},
+        {"duration_ms": "1000"},
+        {"duration_ms": "2..1"},
         {"limit": 201},
         {"next_token": "junk"},
     ],
@@ -205,6 +208,33 @@ def test_wrong_run_filter_is_named(api: Api, ran: str, wrong: Json) -> None:
         answer = api("GET", path, **wrong)
         assert answer.status_code == 422
         assert {error["field"] for error in answer.json()["errors"]} == set(wrong)
+
+
+def test_runs_of_all_jobs_are_filtered_by_job_reason_and_duration(api: Api, target: Target) -> None:
+    name, tag = unique("filtered"), unique("tag")
+    quick = api.create(**NEVER_SOON, name=name, tags={"suite": tag}, task=target.task("/200"))
+    slow = api.create(**NEVER_SOON, tags={"suite": tag}, task=target.hold(1.2))
+    quick_run = api.ended(api.run_now(quick["job_id"]))
+    slow_run = api.ended(api.run_now(slow["job_id"]))
+    assert (quick_run["job_name"], quick_run["task_type"]) == (name, "http")
+    assert quick_run["duration_ms"] < 1_000 < slow_run["duration_ms"]
+
+    def found(**filters: object) -> list[str]:
+        return [run["run_id"] for run in api.pages("/runs", "runs", **filters)]
+
+    both = [slow_run["run_id"], quick_run["run_id"]]
+    eventually(lambda: found(tag=f"suite:{tag}") == both)
+    assert found(job_name=name) == both[1:]
+    assert found(job_name=name[:-1]) == []
+    assert found(tag=f"suite:{tag}", duration_ms="1000..") == both[:1]
+    assert found(tag=f"suite:{tag}", duration_ms="..999") == both[1:]
+    assert found(tag=[f"suite:{tag}", "suite:x"]) == []
+    assert found(tag=f"suite:{tag}", reason="LOST") == []
+    ended = {"by": "ended", "from_": slow_run["end_time"]}
+    assert found(tag=f"suite:{tag}", **ended) == both[:1]
+    path = f"/jobs/{quick['job_id']}/runs"
+    assert [run["run_id"] for run in api.pages(path, "runs", duration_ms="..999")] == both[1:]
+    assert fields_of(api("GET", path, job_name=name, tag="a:b")) == {"job_name", "tag"}
 
 
 def test_run_list_covers_all_jobs(api: Api, target: Target, ran: str) -> None:

@@ -28,6 +28,24 @@ RunStatusName = Literal[
     "SKIPPED",
     "MISSED",
 ]
+ReasonCode = Literal[
+    "CONCURRENCY",
+    "RESOURCES",
+    "PAUSED",
+    "BACKOFF",
+    "OVERLAP",
+    "QUEUE_FULL",
+    "COALESCED",
+    "RESCHEDULED",
+    "MAX_RUNS",
+    "DEADLINE",
+    "OUTAGE",
+    "REPLACED",
+    "CANCELLED",
+    "LOST",
+    "SHUTDOWN",
+    "POISON",
+]
 Trigger = Literal["SCHEDULE", "RUN_NOW", "BACKFILL", "RETRY"]
 RunTime = Literal["scheduled", "started", "ended"]
 Role = Literal["viewer", "operator", "editor", "admin"]

@@ -2,7 +2,7 @@
 
 import codecs
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, BinaryIO
@@ -13,7 +13,7 @@ from msgspec import UNSET
 from punctual.client.call_steps import ClientSettings, Item, Pause, Steps, Stream, send_request
 from punctual.client.endpoints.jobs import job_id_of
 from punctual.client.errors import Conflict, Misuse, NotFound, Refused, Unexpected
-from punctual.client.fields import RunStatusName, RunTime, TimeValue, Trigger
+from punctual.client.fields import ReasonCode, RunStatusName, RunTime, TimeValue, Trigger
 from punctual.client.job import Job
 from punctual.client.model import convert_model, decode_model
 from punctual.client.paging import stream_pages
@@ -53,18 +53,54 @@ def list_runs(
     from_: TimeValue | None = None,
     to: TimeValue | None = None,
     by: RunTime | None = None,
+    reason: ReasonCode | Sequence[ReasonCode] | None = None,
+    min_duration: float | timedelta | None = None,
+    max_duration: float | timedelta | None = None,
+    job_name: str | None = None,
+    tags: Mapping[str, str] | None = None,
     limit: int | None = None,
 ) -> Stream[Run]:
     """Yield runs of one job or of all jobs, the newest first, without their attempts.
 
     `by` selects the time that `from_` and `to` filter on. It defaults to the scheduled time.
-    `limit` is the largest number of runs.
+    A duration is that of the last attempt of an ended run, in seconds. `job_name` and `tags`
+    select runs of all jobs with that name and these tags. `limit` is the largest number of runs.
     """
-    filters = query_parameters(status=status, trigger=trigger, from_=from_, to=to, by=by)
+    filters = query_parameters(
+        status=status,
+        trigger=trigger,
+        from_=from_,
+        to=to,
+        by=by,
+        reason=reason,
+        duration_ms=_duration_range(min_duration, max_duration),
+        job_name=job_name,
+        tag=[f"{name}:{value}" for name, value in (tags or {}).items()],
+    )
     list_path = "/runs" if job is None else build_path("jobs", job_id_of(job), "runs")
     return stream_pages(
         settings, list_path, filters, "runs", lambda value: convert_model(Run, value), limit
     )
+
+
+def _duration_range(low: float | timedelta | None, high: float | timedelta | None) -> str | None:
+    """Return the filter of two durations, or None without any.
+
+    >>> _duration_range(timedelta(seconds=1.5), None), _duration_range(None, 0.25)
+    ('1500..', '..250')
+    """
+    if low is None and high is None:
+        return None
+    return f"{_milliseconds_text(low)}..{_milliseconds_text(high)}"
+
+
+def _milliseconds_text(duration: float | timedelta | None) -> str:
+    if duration is None:
+        return ""
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if seconds < 0:
+        raise Misuse(f"A duration must not be negative; got {seconds:g} s.")
+    return str(round(seconds * 1_000))
 
 
 def get(settings: ClientSettings, run: RunRef, run_id: str | None = None) -> Steps[Run]:

@@ -12,6 +12,7 @@ from punctual.engine.ports.rows import (
     RunKey,
     RunRow,
 )
+from punctual.engine.queries.filters import RunFilters
 
 
 class RecentRun(NamedTuple):
@@ -64,10 +65,29 @@ class History(Protocol):
         """Return the newest ended runs of each job by run id, at most `limit` of each."""
 
 
+class HistoryPage(NamedTuple):
+    """Rows of all jobs, newest first, and the position that the next page starts below.
+
+    It may hold few rows, or none, because one page reads a bounded number. `before` is None at the
+    end.
+    """
+
+    rows: Sequence[RunRow]
+    before: tuple[str, str] | None
+
+
 class ListedHistory(History, Protocol):
     """A history that also lists the rows of all jobs. The node has one."""
 
     def page_all(
-        self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
-    ) -> Sequence[RunRow]:
-        """Return runs of a tenant that are older than `before`, newest (run_id, job_id) first."""
+        self,
+        tenant: str,
+        filters: RunFilters,
+        before: tuple[str, str] | None,
+        limit: int,
+        now: datetime,
+    ) -> HistoryPage:
+        """Return runs of a tenant older than `before`, newest (run_id, job_id) first.
+
+        A run that fails a filter may be left out. The caller filters the others.
+        """

@@ -93,7 +93,7 @@ class JobStates(Protocol):
         """Return a page of the states of all tenants, for the reconciler."""
 
 
-class ActiveStates(Protocol):
+class ActiveStates(JobStates, Protocol):
     """Job states that the store finds by their runs. The node has them."""
 
     def active_states(self, tenant: str) -> Iterable[JobState]:

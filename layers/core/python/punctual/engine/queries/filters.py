@@ -9,6 +9,7 @@ from punctual.domain.durations import RECEIPT_RETENTION
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.run import NOT_RUN_STATUSES, Run, RunStatus, Trigger
 from punctual.domain.utc import EPOCH, MILLISECOND
+from punctual.engine.ports.rows import JobLabel
 
 # A start request gets its id from the time of the first request. Its run gets the time of the
 # execution. With an Idempotency-Key a day may lie between them. The hour covers clocks that differ.
@@ -32,12 +33,47 @@ class RunFilters(NamedTuple):
     start: datetime | None = None
     end: datetime | None = None
     time_field: TimeField = TimeField.SCHEDULED
+    reasons: frozenset[str] = frozenset()
+    min_duration: timedelta | None = None
+    max_duration: timedelta | None = None  # inclusive, as the minimum is
+    job_name: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
 
-    def matches(self, run: Run) -> bool:
+    def matches(self, run: Run, label: JobLabel | None = None) -> bool:
+        """Return whether a run of a job with this label passes. Without one it has no name."""
         return (
             (not self.status or run.status in self.status)
             and (not self.trigger or run.trigger == self.trigger)
+            and (not self.reasons or run.reason in self.reasons)
+            and self._matches_duration(run)
+            and (not self.is_by_job or self._matches_label(label))
             and self._matches_time(run)
+        )
+
+    @property
+    def is_by_job(self) -> bool:
+        """Return whether the label of a job decides."""
+        return bool(self.job_name or self.tags)
+
+    @property
+    def is_by_duration(self) -> bool:
+        return self.min_duration is not None or self.max_duration is not None
+
+    def _matches_duration(self, run: Run) -> bool:
+        if not self.is_by_duration:
+            return True
+        duration = run.duration
+        return (
+            duration is not None
+            and (self.min_duration is None or duration >= self.min_duration)
+            and (self.max_duration is None or duration <= self.max_duration)
+        )
+
+    def _matches_label(self, label: JobLabel | None) -> bool:
+        return (
+            label is not None
+            and (not self.job_name or label.name == self.job_name)
+            and all(label.tags.get(key) == value for key, value in self.tags)
         )
 
     def _matches_time(self, run: Run) -> bool:
@@ -88,8 +124,10 @@ class RunFilters(NamedTuple):
     @property
     def excludes_bulk(self) -> bool:
         """Return whether only runs of one occurrence pass. Bulk entries begin at any time."""
-        return self.trigger in _REQUEST_TRIGGERS or bool(
-            self.status and not self.status & _BULK_STATUSES
+        return (
+            self.trigger in _REQUEST_TRIGGERS
+            or self.is_by_duration
+            or bool(self.status and not self.status & _BULK_STATUSES)
         )
 
     def is_past_range(self, runs: Iterable[Run]) -> bool:

@@ -5,24 +5,25 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from punctual.domain.durations import HISTORY_RETENTION
-from punctual.domain.run import Run, RunStatus
+from punctual.domain.run import Run, RunStatus, Trigger
 from punctual.domain.utc import EPOCH, MICROSECOND
 from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
-from punctual.engine.ports.history import RecentRun
+from punctual.engine.ports.history import HistoryPage, RecentRun
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
+from punctual.engine.queries.filters import RunFilters
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.counts import RUN_KIND, Counts
 from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.lists.failures import SqliteFailures
+from punctual.node.sqlite.lists.run_pages import find_rows
 from punctual.node.sqlite.rows import Codec, from_micros, insert_rows, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 RUN_CODEC = Codec(RunRow, packed=True)
 ATTEMPT_CODEC = Codec(AttemptRow, packed=True)
-RUN_ID_TIME = "substr(run_id, 1, 13)"  # the 48 bits of time in an id
 _INSERT_RUN = (
-    "INTO runs (tenant, job_id, run_id, expires, status, scheduled, duration, row) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "INTO runs (tenant, job_id, run_id, expires, status, scheduled, duration, cause, reason, row) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _SELECT_RUNS = "SELECT job_id, run_id, expires, status, row FROM runs"
 _WHERE_RUN = "WHERE tenant = ? AND job_id = ? AND run_id = ?"
@@ -30,7 +31,7 @@ _FROM_RUN = f"FROM runs {_WHERE_RUN}"
 
 _STATUSES = {status.value: status for status in RunStatus}
 
-_RunValues = tuple[str, str, str, int, str, int, int | None, bytes]
+_RunValues = tuple[str, str, str, int, str, int, int | None, str | None, str | None, bytes]
 
 
 def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
@@ -171,23 +172,22 @@ class SqliteHistory:
         ]
 
     def page_all(
-        self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
-    ) -> Sequence[RunRow]:
+        self,
+        tenant: str,
+        filters: RunFilters,
+        before: tuple[str, str] | None,
+        limit: int,
+        now: datetime,
+    ) -> HistoryPage:
         with self._transaction:
             self.flush()
-            bound = f" AND {RUN_ID_TIME} <= ? AND (run_id, job_id) < (?, ?)" if before else ""
-            bound_values = (before[0][:13], *before) if before else ()
             db = self._transaction.db
-            ids = db.execute(  # Select ids first, so that SQLite does not sort long rows.
-                f"SELECT id FROM runs INDEXED BY runs_by_moment WHERE tenant = ?{bound} "
-                f"AND expires > ? ORDER BY {RUN_ID_TIME} DESC, run_id DESC, job_id DESC LIMIT ?",
-                (tenant, *bound_values, to_micros(now), limit),
-            )
+            found = find_rows(db, tenant, filters, before, limit, now)
             rows = [
-                db.execute(f"{_SELECT_RUNS} WHERE id = ?", row_id).fetchone()
-                for row_id in ids.fetchall()
+                db.execute(f"{_SELECT_RUNS} WHERE id = ?", (row_id,)).fetchone()
+                for row_id in found.row_ids
             ]
-            return [self._decode_run(tenant, row) for row in rows]
+            return HistoryPage([self._decode_run(tenant, row) for row in rows], found.before)
 
     def _exists(self, key: RunKey) -> bool:
         return self._transaction.db.execute(f"SELECT 1 {_FROM_RUN}", key).fetchone() is not None
@@ -217,6 +217,8 @@ class SqliteHistory:
                     run.status._value_,
                     to_micros(run.scheduled_at),
                     None if duration is None else duration // MICROSECOND,
+                    None if run.trigger is Trigger.SCHEDULE else run.trigger._value_,
+                    run.reason._value_ or None,
                     encode(row),
                 )
             )

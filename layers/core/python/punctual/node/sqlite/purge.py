@@ -15,11 +15,12 @@ from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.control import SqlitePartitions
 from punctual.node.sqlite.counts import JOB_KIND, RUN_KIND, Counts
 from punctual.node.sqlite.definitions import DEFINITION_CODEC
-from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC, RUN_ID_TIME, SqliteHistory
+from punctual.node.sqlite.history import ATTEMPT_CODEC, RUN_CODEC, SqliteHistory
 from punctual.node.sqlite.job_states import SqliteJobStates
 from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_list_rows import remove_jobs
+from punctual.node.sqlite.lists.run_pages import RUN_ID_TIME
 from punctual.node.sqlite.recent_starts import START_WINDOW
 from punctual.node.sqlite.rows import to_micros, to_minute
 from punctual.node.sqlite.state_rows import decode_states, subtract_counts

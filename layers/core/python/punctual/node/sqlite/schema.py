@@ -76,11 +76,18 @@ _HISTORY_TABLES = (
         expires INTEGER NOT NULL,
         status TEXT NOT NULL,
         scheduled INTEGER NOT NULL,
+        cause TEXT,
+        reason TEXT,
         duration INTEGER,
         row BLOB NOT NULL
     )""",
     "CREATE UNIQUE INDEX runs_of_job ON runs (tenant, job_id, run_id)",
     "CREATE INDEX runs_by_moment ON runs (tenant, substr(run_id, 1, 13))",
+    # Most runs succeed, and cost these indexes nothing.
+    """CREATE INDEX runs_not_succeeded ON runs (tenant, status, substr(run_id, 1, 13))
+        WHERE status <> 'SUCCESS'""",
+    """CREATE INDEX runs_with_reason ON runs (tenant, reason, substr(run_id, 1, 13))
+        WHERE reason IS NOT NULL""",
     """CREATE TABLE attempts (
         tenant TEXT NOT NULL,
         job_id TEXT NOT NULL,

@@ -2,8 +2,6 @@
 
 from typing import get_args
 
-from punctual.domain.run import RunStatus, Trigger
-from punctual.engine.queries.filters import TimeField
 from punctual.web.openapi.answers import Action
 from punctual.web.openapi.artifact_operations import ARTIFACT_OPERATIONS
 from punctual.web.openapi.bulk.operations import BULK_OPERATIONS
@@ -27,6 +25,7 @@ from punctual.web.openapi.operation import (
     enum_schema,
 )
 from punctual.web.openapi.overview.operations import OVERVIEW_OPERATIONS
+from punctual.web.openapi.runs.operations import RUN_LIST_OPERATIONS
 from punctual.web.openapi.schedules.operations import SCHEDULE_OPERATIONS
 from punctual.web.openapi.secret_operations import SECRET_OPERATIONS
 
@@ -84,22 +83,6 @@ _CHANGE_RULES = (
     "`interval_seconds` without a type makes the job FUTURE, CRON or INTERVAL. Fields of two "
     "types are an error. Existing runs keep the definition that they were created with."
 )
-
-_RUN_FILTER_PARAMETERS = (
-    Parameter(
-        "status", enum_schema(*RunStatus), "Runs with one of these statuses.", is_repeatable=True
-    ),
-    Parameter("trigger", enum_schema(*Trigger), "Runs with this trigger."),
-    FROM_PARAMETER,
-    TO_PARAMETER,
-    Parameter(
-        "by",
-        {**enum_schema(*TimeField), "default": TimeField.SCHEDULED.value},
-        "The time of a run that `from` and `to` mean. A run without that time is left out.",
-    ),
-    *PAGE_PARAMETERS,
-)
-_RUN_PAGE = Response("A page of runs, newest first.", "RunPage")
 
 _OPERATIONS = (
     Operation(
@@ -249,24 +232,7 @@ _OPERATIONS = (
         "Backfill",
         notes={409: _JOB_CANCELLED},
     ),
-    Operation(
-        "GET /jobs/{job_id}/runs",
-        "listRunsOfJob",
-        "Runs",
-        "List the runs of a job",
-        {200: _RUN_PAGE},
-        "A run must match all filters. `status` may repeat.",
-        (JOB_ID_PARAMETER, *_RUN_FILTER_PARAMETERS),
-    ),
-    Operation(
-        "GET /runs",
-        "listRuns",
-        "Runs",
-        "List the runs of all jobs",
-        {200: _RUN_PAGE},
-        "A run must match all filters. `status` may repeat.",
-        _RUN_FILTER_PARAMETERS,
-    ),
+    *RUN_LIST_OPERATIONS,
     Operation(
         "GET /jobs/{job_id}/runs/{run_id}",
         "getRun",

@@ -2,22 +2,22 @@
 
 import re
 
-from punctual.domain.run import RunStatus, Trigger
-from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.slices import Sliced
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Header, Reply, Request, json_reply
+from punctual.web.http.run_filters import (
+    JOB_RUN_FILTERS,
+    REPEATED_RUN_FILTERS,
+    RUN_FILTERS,
+    read_run_filters,
+)
 from punctual.web.routing import ANY_MEDIA_TYPE, RouteTable, produces, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
 from punctual.web.views.run import listed_run_json, run_json
 
-RUN_STATUSES = tuple(status.value for status in RunStatus)
-TRIGGERS = tuple(trigger.value for trigger in Trigger)
 TEXT_MEDIA_TYPE = "text/plain"
 MAX_LOG_OFFSET = 2**40
-TIME_CHOICES = tuple(field.value for field in TimeField)
-_RUN_FILTERS = ("status", "trigger", "from", "to", "by")
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
 _BINARY_MEDIA_TYPE = "application/octet-stream"
 # Output is data of a user. A browser must not run it as a page of this server.
@@ -88,16 +88,9 @@ class RunReadRoutes:
         return Reply(200, data, headers, f"{TEXT_MEDIA_TYPE}; charset=utf-8")
 
     def _list(self, request: Request, job_id: str | None) -> Sliced[Reply]:
-        query = Query(request.query, (*_RUN_FILTERS, *PAGING_PARAMETERS), ("status",))
-        start, end = query.range("from", "to")
-        time_name = query.choice("by", TIME_CHOICES)
-        filters = RunFilters(
-            status=query.choices("status", RUN_STATUSES),
-            trigger=query.choice("trigger", TRIGGERS),
-            start=start,
-            end=end,
-            time_field=TimeField(time_name) if time_name in TIME_CHOICES else TimeField.SCHEDULED,
-        )
+        allowed = RUN_FILTERS if job_id is None else JOB_RUN_FILTERS
+        query = Query(request.query, (*allowed, *PAGING_PARAMETERS), REPEATED_RUN_FILTERS)
+        filters = read_run_filters(query)
         paging = Paging.of(request, query, f"runs {job_id or ''}")
         query.finish()
         page = yield from self._services.queries.runs(

@@ -130,7 +130,7 @@ class TenantRunList:
                 end = (group, "")
                 packed = [data for slot in slots for data in slot.take(group)]
                 for row in _newest_first(packed, before, now):
-                    if filters.matches(row.run):
+                    if filters.matches(row.run, row.label):
                         views.append(view_of_row(row))
                         if len(views) == limit:
                             return Page(views, (row.run.run_id, row.job_id))

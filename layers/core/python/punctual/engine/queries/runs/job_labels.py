@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from punctual.domain.errors import Unreadable
+from punctual.domain.job_state import JobState
 from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.rows import JobKey, JobLabel
 from punctual.engine.queries.run_views import label_of
@@ -25,6 +26,12 @@ class JobLabels:
             else view._replace(label=labels.get(JobKey(view.tenant, view.job_id)))
             for view in views
         ]
+
+    def of_state(self, state: JobState) -> JobLabel | None:
+        """Return the label of a job that is read already."""
+        key, ref = JobKey(state.tenant, state.job_id), state.current_rules.definition_ref
+        definition = self._job_states.load_definitions([(key, ref)]).get((key, ref))
+        return None if definition is None else label_of(definition)
 
     def load(self, keys: Sequence[JobKey]) -> Mapping[JobKey, JobLabel]:
         """Return the label of each job by its definition in force."""

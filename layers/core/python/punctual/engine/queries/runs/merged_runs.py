@@ -4,14 +4,17 @@ The node has this list, and the simulation. On AWS the list has rows of its own.
 """
 
 import heapq
+from collections.abc import Sequence
 from datetime import datetime
 
 from punctual.engine.changes.run_results import RunResults
 from punctual.engine.ports.history import ListedHistory
 from punctual.engine.ports.job_states import ActiveStates
+from punctual.engine.ports.rows import RunRow
 from punctual.engine.queries import run_views
 from punctual.engine.queries.filters import RunFilters
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
+from punctual.engine.queries.runs.job_labels import JobLabels
 from punctual.engine.queries.runs.run_list import (
     MAX_PAGES_READ,
     UNINDEXED_PAGE_SIZE,
@@ -38,6 +41,7 @@ class MergedRuns:
         self._job_states = job_states
         self._history = history
         self._results = RunResults(history)
+        self._labels = JobLabels(job_states)
 
     def page(
         self,
@@ -61,8 +65,9 @@ class MergedRuns:
         page_size = page_size_of(filters, limit)
         newest: list[tuple[Position, RunView]] = []  # live runs, at most as many as a page shows
         for state in self._job_states.active_states(tenant):
+            label = self._labels.of_state(state) if filters.is_by_job else None
             for view in run_views.runs_in_state(state, now, self._waits_for_resources):
-                if filters.matches(view.run) and is_on_page(position_of(view), before, None):
+                if is_on_page(position_of(view), before, None) and filters.matches(view.run, label):
                     _keep_newest(newest, view, limit)
             yield
         state_views = [view for _, view in newest]
@@ -71,8 +76,7 @@ class MergedRuns:
             is_below_range = before is not None and before[0] <= (filters.id_lower_bound or "")
             if is_below_range:
                 page_size = max(limit, UNINDEXED_PAGE_SIZE)
-            rows = self._history.page_all(tenant, before, page_size, now)
-            last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == page_size else None
+            rows, last = self._history.page_all(tenant, filters, before, page_size, now)
             recorded_ids = {row.run.run_id for row in rows}
             candidates = [
                 view
@@ -83,19 +87,23 @@ class MergedRuns:
             candidates = with_newest_results(
                 self._results, candidates, limit - len(page_views), now
             )
-            recorded_views = [
-                run_views.view_of_row(row) for row in rows if filters.matches(row.run)
-            ]
+            recorded_views = self._matching_views(filters, rows)
             page_views.extend(sorted([*candidates, *recorded_views], key=position_of, reverse=True))
             before = last
             if len(page_views) >= limit:
                 return Page(page_views[:limit], position_of(page_views[limit - 1]))
             if before is None or (lower_bound is not None and before[0] <= lower_bound):
                 return Page(page_views, None)
-            if is_below_range:
+            if is_below_range or len(rows) < page_size:
                 break
             yield
         return Page(page_views, before)
+
+    def _matching_views(self, filters: RunFilters, rows: Sequence[RunRow]) -> list[RunView]:
+        views = [run_views.view_of_row(row) for row in rows]
+        if filters.is_by_job:
+            views = self._labels.add_to(views)
+        return [view for view in views if filters.matches(view.run, view.label)]
 
 
 def _keep_newest(newest: list[tuple[Position, RunView]], view: RunView, limit: int) -> None:
