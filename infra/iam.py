@@ -317,7 +317,7 @@ def status(data: DataArns, failure_queue: str, has_quotas: bool) -> list[Right]:
         _dynamodb(data.control, "UpdateItem"),
         _dynamodb(data.control, "PutItem", "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),
         _dynamodb(data.audit, "PutItem"),
-        _list_rows(data, ListKind.RUNS, "BatchWriteItem"),
+        *(_list_rows(data, kind, "BatchWriteItem") for kind in (ListKind.RUNS, ListKind.FEED)),
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
     ]

@@ -68,6 +68,7 @@ MAX_REACH_CHARACTERS = 1_500
 """The maximum length of `tasksMayReach`. The environment of a function has 4 KB in all."""
 
 MAX_LIST_SLOTS = 64  # a call that lists reads all slots in parallel
+MAX_FEED_SLOTS = 4  # a call that reads changes reads 4 MB of all slots together
 MIN_POLLER_MEMORY_MB = 256  # MB
 MAX_CONTAINER_VCPU = 10_000
 MIN_STAGE_SCRIPT_MEMORY_MB = 128  # MB
@@ -144,6 +145,7 @@ class Stage:
     log_retention_days: int
     shards: int
     list_slots: int  # partitions of each list of a tenant
+    feed_slots: int  # partitions of the change feed of a tenant
     catch_up_pace: int
     metrics: bool
     api_metrics: bool  # of each route
@@ -302,6 +304,7 @@ def _parse_stage(name: str, fields: Fields) -> Stage:
         log_retention_days=fields.one_of("logRetentionDays", LOG_RETENTION_DAYS),
         shards=fields.number("shards", 1, 1_000),
         list_slots=fields.number("listSlots", 1, MAX_LIST_SLOTS),
+        feed_slots=fields.number("feedSlots", 1, MAX_FEED_SLOTS),
         catch_up_pace=fields.number("pace", 1, 1440),
         metrics=metrics,
         api_metrics=fields.switch("apiMetrics"),

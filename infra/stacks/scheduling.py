@@ -152,6 +152,7 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         reach=stage.reach.text,
         max_container_vcpu=stage.max_container_vcpu if stage.containers else 0,
         list_slots=stage.list_slots,
+        feed_slots=stage.feed_slots,
         container_scripts=stage.has_container_scripts,
         limits=None if stage.limits is None else format_limits(stage.limits),
         script_memory_mb=stage.script_memory_mb,

@@ -131,6 +131,7 @@ def test_function_environment_names_tables_and_queues(synthesis: Synthesis, name
         table: f"<{table}>" for table in TABLES
     }
     assert settings.list_slots == values(synthesis)["listSlots"]
+    assert settings.feed_slots == values(synthesis)["feedSlots"]
     assert settings.wake_queue == "<wake>"
     assert settings.queues == {lane: f"<{lane}.fifo>" for lane in lanes(synthesis)}
     assert settings.bucket.startswith("<OutputsBucket")

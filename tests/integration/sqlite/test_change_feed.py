@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.job_state import JobStatus
+from punctual.domain.job_state import JobStatus, Rules
 from punctual.domain.run import RunStatus, WaitingRun
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.lists.change_feed import ChangeFilters, ChangeKind, ChangePage
@@ -130,6 +130,16 @@ def test_pause_changes_the_reason_of_every_waiting_run(store: Store) -> None:
         if change.run is not None
     }
     assert reasons == dict.fromkeys([entry.run_id for entry in waiting], "PAUSED")
+
+
+def test_live_run_names_its_task_and_its_job(store: Store) -> None:
+    cursor = read(store, None).cursor
+    rules = {1: Rules(definition_ref="1-body", effective_at=NOON, task_type="http")}
+    create_job(store, runs=(a_run(), a_run(an_id(2))), rules=rules)
+    rows = [change.run for change in read(store, cursor).changes if change.run is not None]
+    assert [(row.task_type, row.label and row.label.name) for row in rows] == [
+        ("http", "cleanup")
+    ] * 2
 
 
 def test_only_the_changed_runs_of_a_job_are_in_the_feed(store: Store) -> None:

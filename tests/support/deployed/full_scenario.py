@@ -209,7 +209,9 @@ def _run_tenant_targets(world: World, api: Gateway) -> None:
 
 
 def _read_everything(api: Gateway, jobs: list[str]) -> None:
+    cursor = api.get("/changes").json["next_cursor"]
     for target in (
+        f"/changes?after={cursor}",
         "/audit",
         "/jobs",
         "/runs",

@@ -50,6 +50,7 @@ HOLDERS = {
 
 # Functions that read it several times, for separate decisions or to measure a duration.
 REPEATED_READINGS = {
+    "aws/dynamodb/lists/change_feed.py:_write": "measures a write; a slow one is written again",
     "engine/changes/apply.py:apply": "each round is a decision of its own",
     "engine/changes/timer_placement.py:put": "measures a put; a slow one chooses its minutes again",
     "node/node.py:step": "each stage of a step is a decision of its own",

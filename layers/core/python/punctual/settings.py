@@ -9,6 +9,7 @@ ENV_PREFIX = "PUNCTUAL_"
 DEFAULT_SCRIPT_MEMORY_MB = 512
 DEFAULT_SCRIPT_ARCHITECTURE = "x86_64"
 DEFAULT_LIST_SLOTS = 4
+DEFAULT_FEED_SLOTS = 1
 _ON, _OFF = "on", "off"
 
 
@@ -42,6 +43,8 @@ class Settings:
     max_container_vcpu: int = 0
     # The partitions of each list of a tenant: of its jobs, their names, and so on.
     list_slots: int = DEFAULT_LIST_SLOTS
+    # The partitions of the change feed of a tenant.
+    feed_slots: int = DEFAULT_FEED_SLOTS
     # Whether scripts that a function cannot run go to containers, which takes an image for them.
     container_scripts: bool = False
     # The limits of each tenant, "jobs=500 burst=null". None if the stage has no limits.
@@ -72,6 +75,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         script_places_variable = names.pop("script_places")
         container_variable = names.pop("max_container_vcpu")
         list_slots_variable = names.pop("list_slots")
+        feed_slots_variable = names.pop("feed_slots")
         container_scripts_variable = names.pop("container_scripts")
         memory_variable = names.pop("script_memory_mb")
         architecture_variable = names.pop("script_architecture")
@@ -91,6 +95,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
                 "reach": env.get(reach_variable, "[{},{}]"),
                 "max_container_vcpu": int(env.get(container_variable) or 0),
                 "list_slots": int(env.get(list_slots_variable, DEFAULT_LIST_SLOTS)),
+                "feed_slots": int(env.get(feed_slots_variable, DEFAULT_FEED_SLOTS)),
                 "container_scripts": env.get(container_scripts_variable) == _ON,
                 "script_memory_mb": int(env.get(memory_variable, DEFAULT_SCRIPT_MEMORY_MB)),
                 "script_architecture": env.get(architecture_variable, DEFAULT_SCRIPT_ARCHITECTURE),

@@ -100,7 +100,7 @@ class ChangeQueries:
         loaded: list[Change] = []
         for change in changes:
             if not change.is_loaded and change.run_id:
-                run = runs.get(RunKey(tenant, change.job_id, change.run_id))
+                run = runs.get(RunKey(tenant, change.job_id, change.run_id), change.run)
                 change = change._replace(run=run, is_loaded=True)
             elif not change.is_loaded:
                 version, job = jobs.get(change.job_id, (change.version, None))

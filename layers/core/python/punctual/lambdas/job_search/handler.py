@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions
+from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
@@ -53,6 +54,11 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         shared_limits=quotas.build_shared_limits(runtime),
         used_limits=quotas.build_used_limits(runtime, stage_quotas.limits_of),
     )
+    change_feed = DynamoChangeFeed(
+        *(runtime.dynamo, runtime.settings.lists_table, runtime.settings.feed_slots),
+        runtime.clock,
+        monitor.has_live_runs,
+    )
     queries = JobQueries(
         job_states=runtime.ports.job_states,
         job_index=runtime.ports.job_index,
@@ -60,6 +66,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         run_index=runtime.ports.run_index,
         blobs=runtime.ports.blobs,
         audit_log=runtime.ports.audit_log,
+        change_feed=change_feed,
         monitor=monitor,
         clock=runtime.clock,
         log=engine_log(runtime.log),

@@ -34,6 +34,7 @@ MAX_HEALTHY_LATENESS = timedelta(seconds=15)
 MAX_PLANNER_SILENCE = timedelta(minutes=8)
 STATS_LOOKAHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
 MAX_EXECUTOR_STATES_PER_SLOT = 200  # jobs read from each slot to list executors
+LIVE_STATUSES = ("QUEUED", "CLAIMED", "RUNNING")
 HEALTH_TENANTS = ("default",)  # tenants that stand for the health of the whole deployment
 
 
@@ -100,6 +101,11 @@ class DeployedMonitor:
             executors=_executors(self._load_heartbeat_states(tenant, MAX_EXECUTOR_STATES_PER_SLOT)),
             limits=[*self._used_limits(tenant, now), *self._shared_limits()],
         )
+
+    def has_live_runs(self, tenant: str) -> bool:
+        """Return whether a run of this tenant is queued or running."""
+        totals = self._counters.totals(tenant)
+        return any(totals.get(f"{RUN_COUNT_PREFIX}{status}", 0) > 0 for status in LIVE_STATUSES)
 
     def health(self, now: datetime) -> Health:
         """Return the health: late if runs start late, down if the planner is silent for minutes."""

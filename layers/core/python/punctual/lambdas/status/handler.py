@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from punctual.aws.dynamodb.audit import DynamoAudit
 from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
 from punctual.aws.dynamodb.jobs.cleanup import JobData
+from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed
 from punctual.aws.dynamodb.lists.job_rows import JobRows
 from punctual.aws.dynamodb.stream_records import Record, parse_record, sequence_number_of
 from punctual.domain.errors import Unavailable
@@ -26,6 +27,7 @@ from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.lambdas.quotas import build_claim_places
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.status import counters
+from punctual.lambdas.status.change_feed import ChangeFeedWriter
 from punctual.lambdas.status.changes import Changes, compare_states, ended_claims
 from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.lambdas.status.events import build_events, stop_events
@@ -52,6 +54,7 @@ class StatusHandler:
         feed: Feed,
         job_list: JobListWriter,
         run_list: RunListWriter,
+        change_feed: ChangeFeedWriter,
         job_data: JobData,
         tenant_counters: Counters,
         audit: DynamoAudit,
@@ -65,6 +68,7 @@ class StatusHandler:
         self._feed = feed
         self._job_list = job_list
         self._run_list = run_list
+        self._change_feed = change_feed
         self._job_data = job_data
         self._counters = tenant_counters
         self._audit = audit
@@ -137,7 +141,8 @@ class StatusHandler:
         self._append_audit([record for record, _ in changes if record.note is not None])
         self._job_list.write_changes(changes, now)
         self._mark_payloads(changes)
-        self._run_list.write_changes(changes, now)
+        run_rows = self._run_list.write_changes(changes, now)
+        self._change_feed.write(changes, run_rows, now)
         self._publish(changes)
         self._free_places([record for record, _ in changes])
         self._delete_job_data([record for record, _ in changes if record.new is None])
@@ -233,6 +238,7 @@ class StatusHandler:
 
 def build_handler(runtime: Runtime) -> StatusHandler:
     settings = runtime.settings
+    definitions = DefinitionCache(runtime.ports.job_states)
     job_rows = JobRows(runtime.dynamo, settings.lists_table, settings.list_slots, runtime.clock)
     definitions = DefinitionCache(runtime.ports.job_states)
     return StatusHandler(
@@ -241,6 +247,12 @@ def build_handler(runtime: Runtime) -> StatusHandler:
         feed=runtime.ports.feed,
         job_list=JobListWriter(job_rows, definitions),
         run_list=RunListWriter(runtime.ports.run_index, runtime.ports.history, definitions),
+        change_feed=ChangeFeedWriter(
+            DynamoChangeFeed(
+                runtime.dynamo, settings.lists_table, settings.feed_slots, runtime.clock
+            ),
+            definitions,
+        ),
         job_data=JobData(runtime.dynamo, settings.jobs_table),
         tenant_counters=Counters(runtime.dynamo, settings.control_table),
         audit=runtime.ports.audit_log,

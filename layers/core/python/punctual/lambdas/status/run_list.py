@@ -30,8 +30,10 @@ class RunListWriter:
         self._history = history
         self._definitions = definitions
 
-    def write_changes(self, changes: Sequence[tuple[Record, Changes]], now: datetime) -> None:
-        """Write each run that changed in its last form: live, ended or withdrawn.
+    def write_changes(
+        self, changes: Sequence[tuple[Record, Changes]], now: datetime
+    ) -> Mapping[RunKey, RunRow]:
+        """Write each run that changed in its last form: live, ended or withdrawn. Return them.
 
         A run that ends within the batch takes one entry, like a run that begins in it.
         """
@@ -41,16 +43,17 @@ class RunListWriter:
             for change in job_changes.runs
         }
         if not last_changes:
-            return
+            return {}
         labels = self._load_labels(record.state for record, _ in last_changes.values())
-        rows = self._rows(last_changes, now)
+        rows = [_listed(row, labels) for row in self._rows(last_changes, now)]
         self._run_list.append(
             [
-                RunEntry(_listed(row, labels), record.sequence, change.after is None)
+                RunEntry(row, record.sequence, change.after is None)
                 for row, (record, change) in zip(rows, last_changes.values(), strict=True)
                 if row.expires_at > now
             ]
         )
+        return dict(zip(last_changes, rows, strict=True))
 
     def write_long_lived(self, states: Sequence[JobState], now: datetime) -> None:
         """Write the entries of live runs again, before they expire.

@@ -6,11 +6,11 @@ and a reader loads them. Live runs are in the row as the change left them.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.job_state import DEFAULT_TASK_TYPE, JobState, JobStatus
 from punctual.domain.run import Run, WaitingRun
 from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.ports.clock import Clock
@@ -39,6 +39,7 @@ _ROW_OVERHEAD_BYTES = 200  # of a row besides its changes
 _REMOVED_ROWS_PER_COMMIT = 8
 _ROWS_PER_QUERY = 64
 
+R = TypeVar("R", Run, WaitingRun)
 StateChange = tuple[StoredState | None, tuple[int, StoredState]]
 Item = tuple[Any, ...]
 Row = tuple[int, str, int, int, bytes]  # number, tenant, time, bytes of the feed so far, changes
@@ -49,9 +50,10 @@ class StoredItem(Struct, frozen=True, array_like=True):
 
     job_id: str
     version: int
+    gone: tuple[str, ...] = ()  # ended or withdrawn: the history knows
+    task_type: str = DEFAULT_TASK_TYPE  # of `runs` and `waiting`
     runs: tuple[Run, ...] = ()
     waiting: tuple[WaitingRun, ...] = ()
-    gone: tuple[str, ...] = ()  # ended or withdrawn: the history knows
     is_paused: bool = False
     operation: dict[str, Any] | None = None
 
@@ -101,7 +103,7 @@ class SqliteChangeFeed:
 
     def add_operation(self, tenant: str, version: int, operation: Mapping[str, Any]) -> None:
         """Add an operation after a change, as the API shows it."""
-        item = ("", version, (), (), (), False, dict(operation))
+        item = ("", version, (), "", (), (), False, dict(operation))
         self.pending_items.append((tenant, item))
 
     def now(self, now: datetime) -> tuple[str, ...]:
@@ -226,7 +228,7 @@ class SqliteChangeFeed:
         """Add ended runs that no job state held, for example runs that were skipped."""
         for row in rows:
             version = self.version_of(JobKey(row.tenant, row.job_id))
-            item = (row.job_id, version, (), (), (row.run.run_id,))
+            item = (row.job_id, version, (row.run.run_id,))
             items_by_tenant.setdefault(row.tenant, []).append(item)
 
     def _remove_oldest(self, total: int) -> None:
@@ -282,13 +284,14 @@ def _add_items(
             if runs is old_runs:
                 items.append((state.job_id, state.version))
                 return
-            if not old_runs and len(runs) <= RUNS_PER_ITEM:
-                items.append((state.job_id, state.version, runs))
+            if not old_runs and len(runs) == 1:
+                task_type = state.rules[runs[0].definition].task_type
+                items.append((state.job_id, state.version, (), task_type, runs))
                 return
             if not runs and len(old_runs) == 1:
                 run_id = old_runs[0].run_id
                 history.pop(run_id, None)
-                items.append((state.job_id, state.version, (), (), (run_id,)))
+                items.append((state.job_id, state.version, (run_id,)))
                 return
     items.extend(_compared_items(None if old is None or old.is_blank else old, state, history))
 
@@ -314,11 +317,22 @@ def _compared_items(
     job_id, version = state.job_id, state.version
     yield job_id, version
     for start in range(0, len(gone), RUNS_PER_ITEM):
-        yield job_id, version, (), (), gone[start : start + RUNS_PER_ITEM]
-    for start in range(0, len(waiting), RUNS_PER_ITEM):
-        yield job_id, version, (), waiting[start : start + RUNS_PER_ITEM], (), is_paused
-    for start in range(0, len(runs), RUNS_PER_ITEM):
-        yield job_id, version, runs[start : start + RUNS_PER_ITEM]
+        yield job_id, version, gone[start : start + RUNS_PER_ITEM]
+    for task_type, entries in _by_task_type(state, waiting):
+        yield job_id, version, (), task_type, (), entries, is_paused
+    for task_type, part in _by_task_type(state, runs):
+        yield job_id, version, (), task_type, part
+
+
+def _by_task_type(state: JobState, runs: Sequence[R]) -> Iterator[tuple[str, Sequence[R]]]:
+    """Yield some runs at a time, each time runs of one task type."""
+    runs_by_type: dict[str, list[R]] = {}
+    for run in runs:
+        rules = state.rules.get(run.definition, state.current_rules)
+        runs_by_type.setdefault(rules.task_type, []).append(run)
+    for task_type, same_type in runs_by_type.items():
+        for start in range(0, len(same_type), RUNS_PER_ITEM):
+            yield task_type, same_type[start : start + RUNS_PER_ITEM]
 
 
 def _changes_of(item: StoredItem, tenant: str, at: datetime) -> Iterator[Change]:
@@ -332,8 +346,8 @@ def _changes_of(item: StoredItem, tenant: str, at: datetime) -> Iterator[Change]
         yield Change(ChangeKind.RUN, job_id, run_id, version, at, is_loaded=False)
     waiting_runs = (waiting_run(waiting, is_paused=item.is_paused) for waiting in item.waiting)
     for run in (*item.runs, *waiting_runs):
-        is_loaded = run.ended_at is None
-        row = RunRow(tenant, job_id, run, at, TZDATA_VERSION) if is_loaded else None
+        row = RunRow(tenant, job_id, run, at, TZDATA_VERSION, task_type=item.task_type)
+        is_loaded = run.ended_at is None  # else the history has its result
         yield Change(ChangeKind.RUN, job_id, run.run_id, version, at, is_loaded=is_loaded, run=row)
 
 
