@@ -1,4 +1,4 @@
-"""The difference that a change of a schedule makes."""
+"""The difference that a change of a schedule makes, the forecast, and the times of one job."""
 
 from tests.support.acceptance.contract import Api, Json, fields_of, unique
 
@@ -37,3 +37,29 @@ def test_diff_names_all_wrong_fields(api: Api) -> None:
     assert fields_of(api("POST", "/schedules/diff", body)) == names
     unknown = {"before": "01a1ee87-3200-7000-8000-ffffffffffff", "after": AT_TWO}
     assert api("POST", "/schedules/diff", unknown).status_code == 404
+
+
+def test_forecast_counts_the_starts_of_a_job(api: Api) -> None:
+    before = api.get("/forecast", hours=168)
+    api.create(name=unique("forecast"), schedule_type="CRON", cron_expression="7 * * * *")
+    after = api.get("/forecast", hours=168)
+    assert after["step_seconds"] == 3_600
+    assert len(after["minutes"]) == 168
+    starts = {hour["minute"]: hour["starts"] for hour in before["minutes"]}
+    gained = [
+        hour["starts"] - starts[hour["minute"]]
+        for hour in after["minutes"]
+        if hour["minute"] in starts
+    ]
+    assert gained.count(1) >= 165  # other jobs may start meanwhile
+    assert fields_of(api("GET", "/forecast", hours=0)) == {"hours"}
+
+
+def test_upcoming_times_of_one_job(api: Api) -> None:
+    api.create(name=unique("other"), schedule_type="CRON", cron_expression="8 3 * * *")
+    job = api.create(name=unique("one"), schedule_type="CRON", cron_expression="9 3 * * *")
+    window = {"from_": "2027-02-01T00:00:00Z", "to": "2027-02-04T00:00:00Z"}
+    times = list(api.pages("/schedules/upcoming", "times", job_id=job["job_id"], **window, limit=2))
+    assert [time["utc"][:16] for time in times] == [f"2027-02-0{day}T03:09" for day in (1, 2, 3)]
+    unknown = "01a1ee87-3200-7000-8000-ffffffffffff"
+    assert api("GET", "/schedules/upcoming", job_id=unknown).status_code == 404
