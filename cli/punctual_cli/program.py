@@ -28,6 +28,7 @@ from punctual_cli.commands import (
     tokens,
 )
 from punctual_cli.commands.schedule import diff, forecast, occurrences
+from punctual_cli.live import jobs_watch, top
 
 JOBS_PANEL, SERVER_PANEL, SETUP_PANEL = "Jobs", "Installation", "Setup"
 
@@ -101,6 +102,7 @@ command(app, "forecast", JOBS_PANEL)(forecast.forecast)
 command(app, "diff", JOBS_PANEL)(diff.diff)
 command(app, "apply", JOBS_PANEL)(apply.apply)
 command(app, "export", JOBS_PANEL)(export.export)
+command(app, "top", JOBS_PANEL)(top.top)
 command(app, "status", SERVER_PANEL)(service.status)
 command(app, "stats", SERVER_PANEL)(service.stats)
 command(app, "health", SERVER_PANEL)(service.health)
@@ -118,6 +120,7 @@ command(app, "completion", SETUP_PANEL)(completion.completion)
 
 command(jobs_group, "create")(jobs_write.create)
 command(jobs_group, "list")(jobs_read.list_jobs)
+command(jobs_group, "watch")(jobs_watch.watch)
 command(jobs_group, "show")(jobs_read.show)
 command(jobs_group, "update")(jobs_write.update)
 command(jobs_group, "pause")(jobs_actions.pause)

@@ -14,7 +14,7 @@ from punctual_cli import errors
 
 COMMAND_ORDER = (
     *("jobs", "runs", "operations", "failures", "preview", "upcoming", "forecast", "diff"),
-    *("apply", "export"),
+    *("apply", "export", "top"),
     *("artifacts", "claims"),
     *("status", "stats", "health", "audit", "tokens", "secrets", "webhook-secret"),
     *("login", "logout", "whoami", "dev", "completion"),

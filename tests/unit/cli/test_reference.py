@@ -30,7 +30,10 @@ def test_cli_page_equals_the_generated_reference() -> None:
 def test_program_has_every_command() -> None:
     names = {name.removeprefix("punctual ") for name, _ in commands()}
     jobs = "create list show update pause resume cancel run backfill explain occurrences versions"
-    rest = "preview upcoming forecast diff apply export stats health audit login logout whoami dev"
+    jobs += " watch"
+    rest = (
+        "preview upcoming forecast diff apply export top stats health audit login logout whoami dev"
+    )
     runs = "list show logs output cancel retry watch"
     assert names == {
         *(f"jobs {verb}" for verb in jobs.split()),
