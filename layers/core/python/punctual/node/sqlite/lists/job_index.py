@@ -32,6 +32,7 @@ from punctual.node.sqlite.transaction import Transaction
 # that is read in order.
 MAX_ROWS_IN_ORDER = 10_000
 MAX_ROWS_SEARCHED = 2_500
+MAX_HISTORIES_SEARCHED = 1_000  # jobs; their runs lie far apart
 MAX_LATE_JOBS = 5_000  # of a tenant with more, all jobs are read
 _BEFORE_TIMELESS_JOBS: Position = (WITHOUT_NEXT_TIME, "")
 _ID = "job_id"
@@ -106,7 +107,7 @@ class SqliteJobIndex:
             else:
                 return self._page_by_next_time(tenant, checks, limit, after)
             if query.filters.health is not None:
-                rows = rows._replace(max_rows=MAX_ROWS_SEARCHED)
+                rows = rows._replace(max_rows=min(rows.max_rows, _max_rows(query.filters)))
             positions, end = self._read(tenant, rows, checks, limit + 1)
             return _cut(positions, limit, end)
 
@@ -173,6 +174,10 @@ class SqliteJobIndex:
             (*rows.values, rows.max_rows - 1),
         ).fetchone()
         return positions, None if last is None else rows.to_position(last)
+
+
+def _max_rows(filters: JobFilters) -> int:
+    return MAX_HISTORIES_SEARCHED if filters.health is JobHealth.NEVER_RAN else MAX_ROWS_SEARCHED
 
 
 def _cut(positions: list[Position], limit: int, end: Position | None) -> JobIndexPage:
