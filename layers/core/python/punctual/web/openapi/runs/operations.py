@@ -73,7 +73,7 @@ RUN_LIST_OPERATIONS = (
         "List the runs of all jobs",
         {200: _RUN_PAGE},
         f"{_SHORT_PAGES} After a change of a job's name or tags, its ended runs may keep the "
-        "former ones here.",
+        "former ones here. On AWS this list may lag by up to 10 s; that of one job does not.",
         (*_FILTER_PARAMETERS, *_LABEL_FILTER_PARAMETERS, *PAGE_PARAMETERS),
     ),
 )
