@@ -83,20 +83,21 @@ def test_run_is_retried_with_its_original_payload(program: Program) -> None:
 
 
 def test_runs_are_listed_by_job_reason_and_duration(program: Program) -> None:
-    create_job(program, "short", "true", "--tag", "team=data")
-    create_job(program, "long", "sleep 1.1", "--tag", "team=data")
-    for name in ("short", "long"):
+    quick, slow = "listed-quick", "listed-slow"
+    create_job(program, quick, "true", "--tag", "suite=listed")
+    create_job(program, slow, "sleep 1.1", "--tag", "suite=listed")
+    for name in (quick, slow):
         program("jobs", "run", name, "--wait")
 
     def listed(*options: str) -> list[str]:
         return [run["job_name"] for run in program.json("runs", "list", *options)]
 
-    assert listed("--job-name", "short") == ["short"]
-    assert listed("--tag", "team=data") == ["long", "short"]
-    assert listed("--tag", "team:data", "--min-duration", "1s") == ["long"]
-    assert listed("--max-duration", "1s") == ["short"]
-    assert listed("--reason", "lost") == []
-    error = program("runs", "list", "short", "--job-name", "short", code=2).err
+    assert listed("--job-name", quick) == [quick]
+    assert listed("--tag", "suite=listed") == [slow, quick]
+    assert listed("--tag", "suite:listed", "--min-duration", "1s") == [slow]
+    assert listed("--tag", "suite:listed", "--max-duration", "1s") == [quick]
+    assert listed("--tag", "suite:listed", "--reason", "lost") == []
+    error = program("runs", "list", quick, "--job-name", quick, code=2).err
     assert error.startswith("Error: --job-name and --tag select runs of all jobs")
     assert "is not a duration" in program("runs", "list", "--min-duration", "x", code=2).err
 
