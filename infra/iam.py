@@ -154,6 +154,7 @@ def job_service(
         *_change_job(data, queues),
         _create_job_state(data),
         _change_shared_timers(data),
+        _list_rows(data, ListKind.NAMES, "BatchGetItem", "DeleteItem", "PutItem"),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
         _dynamodb(data.control, "Query")._replace(
@@ -161,9 +162,7 @@ def job_service(
         ),  # the lists of tokens, secrets and artifacts, and the jobs that use an artifact
         _dynamodb(data.control, "DeleteItem")._replace(key_patterns=(SECRET_LIST_KEY_PATTERN,)),
         Right(("ssm:PutParameter", "ssm:DeleteParameter"), tuple(secrets), "tenants name secrets"),
-        _dynamodb(data.control, "BatchWriteItem")._replace(
-            key_patterns=(ARTIFACT_USES_KEY_PATTERN,)
-        ),
+        _rows(data, ARTIFACT_USES_KEY_PATTERN, "BatchWriteItem"),
         _dynamodb(data.audit, "PutItem"),  # changes of tokens, and reads of webhook secrets
         Right(("ssm:GetParameter",), (token_key, webhook_key)),
         _read_blobs(data, PAYLOADS_PREFIX, ARTIFACT_PREFIX),
@@ -241,6 +240,8 @@ def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
         *_change_job(data, queues),
         _create_job_state(data),
         _change_shared_timers(data),
+        _list_rows(data, ListKind.NAMES, "BatchGetItem", "DeleteItem", "PutItem"),
+        _dynamodb(data.lists, "Scan"),
         _dynamodb(data.jobs, "Scan"),
         _dynamodb(data.jobs, "BatchWriteItem", "Query")._replace(
             key_patterns=DEFINITION_KEY_PATTERNS
@@ -262,9 +263,7 @@ def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
         _dynamodb(data.control, "Query")._replace(
             key_patterns=(*COUNTED_KEY_PATTERNS, ARTIFACT_USES_KEY_PATTERN)
         ),
-        _dynamodb(data.control, "BatchWriteItem")._replace(
-            key_patterns=(ARTIFACT_USES_KEY_PATTERN,)
-        ),
+        _rows(data, ARTIFACT_USES_KEY_PATTERN, "BatchWriteItem"),
     ]
 
 

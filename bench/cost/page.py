@@ -235,6 +235,10 @@ def _large_payload_section(scenes: Mapping[str, Counted]) -> Iterator[str]:
         f"{sum_amounts(large.lines, Unit.WRITE):g} write units and {sum_dollars(large.lines):.2f} "
         "dollars a million, because the row of the payload is then over a kilobyte."
     )
+    yield (
+        "One of the write units is for the row of the name. Only recurring jobs have it: one-time "
+        "jobs and runs take none."
+    )
 
 
 def _claims_section() -> Iterator[str]:

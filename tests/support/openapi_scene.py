@@ -235,6 +235,7 @@ def _jobs(scene: Scene) -> None:
     job = f"/jobs/{report['job_id']}"
     hello = send("createJob", "a_script_at_once", "POST /jobs", HELLO, idempotency_key="hello-1")
     send("createJob", "two_mistakes", "POST /jobs", WRONG)
+    send("createJob", "a_name_that_is_taken", "POST /jobs", REPORT)
     send("createJobs", "one_right_one_wrong", "POST /jobs/batch", {"jobs": [NEW_YEAR, WRONG]})
     scene.later(seconds=1)
     send("listChanges", "since_the_cursor", f"GET /changes?after={cursor}&job_id={hello['job_id']}")

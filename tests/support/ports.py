@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, get_type_hints
 
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.commands.artifacts import Artifacts
+from punctual.engine.commands.job_names import JobNames
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
@@ -20,6 +21,7 @@ from punctual.engine.ports.feed import Feed
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.job_index import JobIndex
+from punctual.engine.ports.lists.job_names import NameRows
 from punctual.engine.ports.lists.run_index import RunIndex
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Monitor
@@ -56,6 +58,7 @@ class Ports:
     feed: Feed
     audit_log: AuditLog
     artifacts: ArtifactRows
+    job_names: NameRows
 
 
 def port_methods() -> dict[str, frozenset[str]]:
@@ -83,6 +86,7 @@ def store_ports(store: Store, messages: RunQueue, wake: WakeUps) -> Ports:
         feed=store.feed,
         audit_log=store.audit,
         artifacts=store.artifacts,
+        job_names=store.job_names,
     )
 
 
@@ -142,8 +146,13 @@ def job_commands(
         queries=search,
         clock=clock,
         new_id=new_id,
+        names=job_names(ports, new_id),
         artifacts=artifacts,
     )
+
+
+def job_names(ports: "Ports | AwsPorts", new_id: NewId) -> JobNames:
+    return JobNames(ports.job_names, ports.job_states, new_id)
 
 
 def artifact_commands(ports: "Ports | AwsPorts", clock: Clock, new_id: NewId) -> Artifacts:
@@ -169,7 +178,9 @@ def an_executor(
     )
 
 
-def a_reconciler(ports: Ports, steps: ChangeApplier, looker: Evaluator) -> Reconciler:
+def a_reconciler(
+    ports: Ports, steps: ChangeApplier, looker: Evaluator, new_id: NewId
+) -> Reconciler:
     return Reconciler(
         job_states=ports.job_states,
         timers=ports.timers,
@@ -177,6 +188,8 @@ def a_reconciler(ports: Ports, steps: ChangeApplier, looker: Evaluator) -> Recon
         wakeups=ports.wakeups,
         applier=steps,
         evaluator=looker,
+        name_rows=ports.job_names,
+        names=job_names(ports, new_id),
     )
 
 

@@ -158,11 +158,11 @@ def test_prune_cancels_only_jobs_missing_from_the_set(
     program("jobs", "create", "by-hand", "--every", "1h")
     program("apply", "-f", "jobs.yaml", "--yes")
     (program.home / "other.yaml").write_text(
-        "set: other\njobs:\n  - {name: report, schedule_type: INTERVAL, interval_seconds: 60}\n"
+        "set: other\njobs:\n  - {name: other, schedule_type: INTERVAL, interval_seconds: 60}\n"
     )
     program("apply", "-f", "other.yaml", "--yes")
     assert sorted(job.name for job in client.jobs.list(status="SCHEDULED")) == [
-        *("by-hand", "payouts", "report", "report")
+        *("by-hand", "other", "payouts", "report")
     ]
     file.write_text(FILE[: FILE.index("  - name: report")])
     output = program("apply", "-f", "jobs.yaml", "--yes").out
@@ -171,7 +171,7 @@ def test_prune_cancels_only_jobs_missing_from_the_set(
     assert pruned.startswith("- cancel report (set billing)\n")
     assert pruned.endswith("0 created, 0 changed, 1 cancelled; 1 unchanged.\n")
     remaining = list(client.jobs.list(status="SCHEDULED"))
-    assert sorted(job.name for job in remaining) == ["by-hand", "payouts", "report"]
+    assert sorted(job.name for job in remaining) == ["by-hand", "other", "payouts"]
     assert {job.tags.get("punctual-set") for job in remaining} == {None, "billing", "other"}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.client import Client
 from bench.running import RunningNode
+from tests.support.names.own_names import own_name
 
 BATCHES = 4
 MAX_SECONDS = 60.0
@@ -17,7 +18,7 @@ def costly_jobs() -> list[dict[str, Any]]:
     monday = today + timedelta(days=21 - today.weekday())
     return [
         {
-            "name": str(number),
+            "name": own_name(str(number)),
             "schedule_type": "CRON",
             "cron_expression": "* * * * * MON",
             "exclude": [f"{monday + timedelta(days=7 * n)}" for n in range(366)],

@@ -25,6 +25,11 @@ from tests.support.deployed.drivers.api import Answer, Api, an_api, an_event, ro
 ROOT = Path(__file__).parents[3]
 LAYER = ROOT / "layers/core/python"
 SCRIPT = {"type": "script", "runtime": "bash", "code": "ls"}
+AT_MIDNIGHT = {
+    "schedule_type": "FUTURE",
+    "schedule_time": "2026-12-01T00:00:00Z",
+    "cron_expression": None,
+}
 DAILY = {"name": "ä", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 
 
@@ -225,7 +230,7 @@ def test_base64_body_is_decoded(api: Api) -> None:
 def test_body_over_limit_is_too_large(api: Api) -> None:
     long = json.dumps(DAILY) + " " * 524_288
     a_problem(api.ask(an_event("POST", "/jobs", body=long)), 413, "TOO_LARGE")
-    batch = {"jobs": [DAILY] * 3}
+    batch = {"jobs": [{**DAILY, "name": name} for name in "abc"]}
     taken = api.ask(an_event("POST", "/jobs/batch", body=json.dumps(batch) + " " * 600_000))
     assert [result["status"] for result in taken.json["results"]] == [202] * 3
     wrong = an_event("POST", "/jobs", body="{}", headers={"content-type": "text/plain"})
@@ -252,13 +257,15 @@ def test_task_outside_deployment_is_invalid(api: Api) -> None:
         {"type": "http", "url": "https://example.com/{{secret:token}}"},
         SCRIPT,
     ):
-        assert api("POST", "/jobs", {**DAILY, "task": task}).status == 202
+        job = {**DAILY, "name": task["type"], "task": task}
+        assert api("POST", "/jobs", job).status == 202
 
 
 def test_page_ends_before_answer_exceeds_size_limit(api: Api) -> None:
     payload = "x" * 250_000
     job_ids = [
-        api("POST", "/jobs", {**DAILY, "payload": payload}).json["job_id"] for _ in range(26)
+        api("POST", "/jobs", {**DAILY, "name": f"a{n}", "payload": payload}).json["job_id"]
+        for n in range(26)
     ]
     first = api("GET", "/jobs?limit=200")
     assert len(first.body) < 6_000_000
@@ -343,7 +350,7 @@ def test_each_answer_is_logged_without_request_contents(api: Api) -> None:
 
 def test_api_calls_make_fixed_number_of_aws_calls(api: Api) -> None:
     """The AWS calls of a warm environment, by operation. The test notices an increase."""
-    api("POST", "/jobs", DAILY)
+    first_id = api("POST", "/jobs", DAILY).json["job_id"]
     spent: list[dict[str, int]] = []
 
     def spend(*call: Any) -> Answer:
@@ -351,8 +358,13 @@ def test_api_calls_make_fixed_number_of_aws_calls(api: Api) -> None:
         spent.append(api.store.spend(lambda: answers.append(api(*call))))
         return answers[0]
 
-    job_id = spend("POST", "/jobs", DAILY).json["job_id"]
+    job_id = spend("POST", "/jobs", {**DAILY, "name": "another"}).json["job_id"]
+    assert spent[-1] == {"BatchWriteItem": 2, "PutItem": 2}  # the state, and the row of the name
+    spend("POST", "/jobs", {**DAILY, **AT_MIDNIGHT})
     assert spent[-1] == {"BatchWriteItem": 2, "PutItem": 1}
+    problem = a_problem(spend("POST", "/jobs", DAILY), 409, "NAME_TAKEN")
+    assert problem["job_id"] == first_id
+    assert spent[-1] == {"BatchGetItem": 2, "PutItem": 1}
     spend("GET", f"/jobs/{job_id}")
     assert spent[-1] == {"BatchGetItem": 2}
     spend("GET", "/health")

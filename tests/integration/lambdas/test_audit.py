@@ -143,8 +143,8 @@ def test_audit_is_readable_only_by_admins_of_the_tenant(world: World) -> None:
 
 
 def test_repeated_stream_records_change_no_audit_row(world: World) -> None:
-    for _ in range(3):
-        world.api("POST", "/jobs", DAILY)
+    for number in range(3):
+        world.api("POST", "/jobs", {**DAILY, "name": f"daily {number}"})
         world.clock.advance(timedelta(seconds=0.3))
     records = world.stream.catch()
     assert world.status.handle(records) == []

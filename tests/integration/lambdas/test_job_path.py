@@ -59,13 +59,13 @@ def test_recurring_run_writes_six_rows(deployed: Dispatch) -> None:
     assert [view.run.status for view in views] == [RunStatus.SUCCESS] * 3
 
 
-def test_submission_is_three_writes_and_no_message(deployed: Dispatch) -> None:
+def test_submission_is_four_writes_and_no_message(deployed: Dispatch) -> None:
     deployed.planner.tick()
     spent = deployed.spend(
         lambda: deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *", payload={"a": 1})
     )
     assert {name: spent.get(name, 0) for name in WRITES} == {
-        "PutItem": 1,
+        "PutItem": 2,  # the job state, and the row of the name
         "BatchWriteItem": 2,
         "UpdateItem": 0,
     }

@@ -31,6 +31,7 @@ from tests.support.aws.stream_records import Stream
 from tests.support.builders import NOON, a_job_state, a_run, after, an_id
 from tests.support.deployed.drivers.dispatch import Dispatch, dispatch
 from tests.support.deployed.world import MINUTE
+from tests.support.names.own_names import own_name
 
 YEARLY = {"name": "n", "schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
 HOUR = timedelta(hours=1)
@@ -53,7 +54,9 @@ class Deployed:
         self._drifts = count()
 
     def submit(self, jobs: int = 1, tenant: str = "acme", **document: str) -> None:
-        self.functions.jobs.submit(tenant, "ada", [Submission({**YEARLY, **document})] * jobs)
+        for _ in range(jobs):
+            wanted = {**YEARLY, "name": own_name("n"), **document}
+            self.functions.jobs.submit(tenant, "ada", [Submission(wanted)])
 
     def follow(self, made_at: datetime | None = None) -> None:
         """Count what changed since the last call."""

@@ -517,7 +517,7 @@ def test_unavailable_bus_fails_batch_and_counts_nothing(world: World) -> None:
 @pytest.mark.parametrize("identity", [{"userIdentity": BY_TTL}, {}], ids=["by TTL", "by hand"])
 def test_deleted_job_state_deletes_all_data_of_job(world: World, identity: dict[str, Any]) -> None:
     api, clock = world.api, world.clock
-    kept = api("POST", "/jobs", {**DAILY, "payload": "y" * 9_000}).json["job_id"]
+    kept = api("POST", "/jobs", {**DAILY, "name": "kept", "payload": "y" * 9_000}).json["job_id"]
     job_id = api("POST", "/jobs", {**DAILY, "payload": "x" * 9_000}).json["job_id"]
     world.follow(*world.stream.catch())
     api("PATCH", f"/jobs/{job_id}", {"payload": "z" * 90_000})

@@ -333,8 +333,8 @@ def test_invalid_audit_filter_is_refused_by_name(node: NodeClient, query: str) -
 
 
 def test_page_token_is_valid_only_for_its_filters(node: NodeClient) -> None:
-    for _ in range(3):
-        submit(node)
+    for number in range(3):
+        submit(node, {**CRON, "name": f"a{number}"})
     token = node.get("/v1/audit?limit=1").json["next_token"]
     assert node.get(f"/v1/audit?limit=1&caller=ada&next_token={token}").status == 422
     assert node.get(f"/v1/audit?limit=2&next_token={token}").status == 200

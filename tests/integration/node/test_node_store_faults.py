@@ -15,6 +15,7 @@ from tests.support.web_client import Answer
 
 Json = Any
 DAILY = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
+_NUMBERS = count(1)
 FULL, BUSY, IO = sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR
 _WRITES = ("INSERT", "UPDATE", "DELETE", "REPLACE", "BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
 
@@ -93,8 +94,13 @@ def send(client: NodeClient, method: str, path: str, body: Json, key: str) -> An
     return client.post(path, {} if body is None else body, idempotency_key=key)
 
 
+def daily() -> Json:
+    """Return a daily job with a name of its own."""
+    return {**DAILY, "name": f"daily {next(_NUMBERS)}"}
+
+
 def a_job(client: NodeClient, **fields: Json) -> str:
-    answer = client.post("/v1/jobs", {**DAILY, **fields})
+    answer = client.post("/v1/jobs", {**daily(), **fields})
     assert answer.status == 202, answer.body
     return str(answer.json["job_id"])
 
@@ -111,10 +117,10 @@ def end_run(client: NodeClient) -> str:
 
 
 WRITES: dict[str, Callable[[NodeClient], tuple[str, Json]]] = {
-    "submit": lambda _: ("/v1/jobs", DAILY),
+    "submit": lambda _: ("/v1/jobs", daily()),
     "now": lambda _: ("/v1/jobs", {"name": "a", "schedule_type": "IMMEDIATE"}),
-    "large": lambda _: ("/v1/jobs", {**DAILY, "payload": "x" * 20_000}),
-    "batch": lambda _: ("/v1/jobs/batch", {"jobs": [DAILY, DAILY]}),
+    "large": lambda _: ("/v1/jobs", {**daily(), "payload": "x" * 20_000}),
+    "batch": lambda _: ("/v1/jobs/batch", {"jobs": [daily(), daily()]}),
     "order": lambda c: (f"/v1/jobs/{a_job(c)}/runNow", {"payload": 2}),
     "pause": lambda c: (f"/v1/jobs/{a_job(c)}/pause", {}),
     "retry": lambda c: (f"{end_run(c)}/retry", {}),
@@ -197,7 +203,7 @@ def test_full_disk_refuses_writes_and_answers_reads(client: NodeClient) -> None:
     db = client.store._transaction.db
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count = {pages}")
-    answers = [client.post("/v1/jobs", {**DAILY, "payload": "x" * 8_000}) for _ in range(20)]
+    answers = [client.post("/v1/jobs", {**daily(), "payload": "x" * 8_000}) for _ in range(20)]
     full = [answer for answer in answers if answer.status != 202]
     assert full
     assert all(is_refused(answer) for answer in full)
@@ -205,7 +211,7 @@ def test_full_disk_refuses_writes_and_answers_reads(client: NodeClient) -> None:
     stored_ids = {answer.json["job_id"] for answer in answers if answer.status == 202} | {job}
     assert {job_json["job_id"] for job_json in client.get("/v1/jobs").json["jobs"]} == stored_ids
     db.execute("PRAGMA max_page_count = 1000000")
-    assert client.post("/v1/jobs", DAILY).status == 202
+    assert client.post("/v1/jobs", daily()).status == 202
 
 
 def test_locked_store_refuses_writes_and_answers_reads(client: NodeClient, tmp_path: Path) -> None:
@@ -214,12 +220,12 @@ def test_locked_store_refuses_writes_and_answers_reads(client: NodeClient, tmp_p
     other = sqlite3.connect(tmp_path / DATABASE, isolation_level=None)
     try:
         other.execute("BEGIN IMMEDIATE")
-        assert is_refused(client.post("/v1/jobs", DAILY))
+        assert is_refused(client.post("/v1/jobs", daily()))
         assert is_refused(client.post(f"/v1/jobs/{job}/runNow", {}))
         assert client.get(f"/v1/jobs/{job}").status == 200
         assert [job_json["job_id"] for job_json in client.get("/v1/jobs").json["jobs"]] == [job]
         other.execute("ROLLBACK")
     finally:
         other.close()
-    assert client.post("/v1/jobs", DAILY).status == 202
+    assert client.post("/v1/jobs", daily()).status == 202
     assert len(client.get("/v1/jobs").json["jobs"]) == 2

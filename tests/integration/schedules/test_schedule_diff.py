@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.names.own_names import own_name
 from tests.support.web_client import Answer, Client
 
 DIFF = "/v1/schedules/diff"
@@ -30,7 +31,7 @@ def counts(answer: Any) -> tuple[int, ...]:
 
 
 def submitted(client: Client, **fields: Any) -> str:
-    return str(client.post("/v1/jobs", {"name": "a", **fields}).json["job_id"])
+    return str(client.post("/v1/jobs", {"name": own_name("a"), **fields}).json["job_id"])
 
 
 def test_daily_job_an_hour_later_moves_thirty_times(client: Client) -> None:

@@ -74,7 +74,8 @@ class Installation:
         assert store.ports.history.page(key, None, None, 10, NOON)
 
     def _job(self, number: int) -> str:
-        body = {**HOURLY, "payload": LARGE, "start_time": f"2026-03-01T0{number}:00:00Z"}
+        start_time = f"2026-03-01T0{number}:00:00Z"
+        body = {**HOURLY, "name": f"a{number}", "payload": LARGE, "start_time": start_time}
         return str(self.api("POST", "/jobs", body).json["job_id"])
 
     def reads(self) -> dict[str, tuple[str, str, Json]]:
@@ -207,7 +208,11 @@ def test_answer_is_in_time_while_the_stores_hang(installation: Installation) -> 
     writes: dict[str, tuple[str, str, Json]] = {
         "submit": ("POST", "/jobs", {**HOURLY, "payload": LARGE}),
         "immediate": ("POST", "/jobs", {"name": "b", "schedule_type": "IMMEDIATE"}),
-        "batch": ("POST", "/jobs/batch", {"jobs": [{**HOURLY, "payload": LARGE}] * 20}),
+        "batch": (
+            "POST",
+            "/jobs/batch",
+            {"jobs": [{**HOURLY, "name": f"b{n}", "payload": LARGE} for n in range(20)]},
+        ),
         "change": ("PATCH", job, {"payload": [1, LARGE]}),
         "runNow": ("POST", f"{job}/runNow", {"payload": LARGE}),
         "pause": ("POST", f"{job}/pause", None),

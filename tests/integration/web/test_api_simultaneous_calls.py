@@ -69,7 +69,7 @@ def test_simultaneous_submissions_of_an_immediate_job_run_once(apis: list[Api]) 
 
 
 def test_simultaneous_batches_create_each_job_once(apis: list[Api]) -> None:
-    body = {"jobs": [DAILY, {"name": 5}, DAILY]}
+    body = {"jobs": [DAILY, {"name": 5}, {**DAILY, "name": "other"}]}
     answers = call_at_once(apis, lambda api: api("POST", "/jobs/batch", body, headers=KEY))
     ids = common_value(
         answers, 207, lambda batch: tuple(result.get("job_id") for result in batch["results"])
@@ -107,7 +107,7 @@ def test_idempotency_key_is_separate_for_each_tenant(apis: list[Api]) -> None:
 def test_page_token_of_another_tenant_is_refused(apis: list[Api], listed: str) -> None:
     other = {"lambda": {**ADMIN["lambda"], "tenant": "other"}}
     api = apis[0]
-    ids = [api("POST", "/jobs", DAILY).json["job_id"] for _ in range(3)]
+    ids = [api("POST", "/jobs", {**DAILY, "name": name}).json["job_id"] for name in "abc"]
     for _ in range(3):
         assert api("POST", f"/jobs/{ids[0]}/runNow", {}).status == 202
     path = f"{listed.format(job=ids[0])}?limit=1"

@@ -109,7 +109,7 @@ def a_batch(trial: Trial) -> tuple[str, str, Json]:
         {"name": trial.name, **DAILY},
         {"name": trial.name, "schedule_type": "NEVER"},
         {"name": trial.name, "schedule_type": "IMMEDIATE"},
-        {"name": trial.name, **DAILY, "payload": LARGE},
+        {"name": f"large {trial.name}", **DAILY, "payload": LARGE},
     ]
     return "POST", "/jobs/batch", {"jobs": jobs}
 
@@ -204,6 +204,9 @@ SCENES: dict[str, Scene] = {
     ),
     "PUT": Scene(
         f"PUT {JOB}", on_a_job("PUT", "", {"priority": "LOW"}), has_one_job_with(priority="LOW")
+    ),
+    "rename": Scene(
+        f"PATCH {JOB}", on_a_job("PATCH", "", {"name": "new"}), has_one_job_with(name="new")
     ),
     "DELETE": Scene(f"DELETE {JOB}", on_a_job("DELETE", ""), has_one_job_with(status="CANCELLED")),
     "pause": Scene(

@@ -102,7 +102,8 @@ def test_wrong_acknowledgement_is_an_error(client: NodeClient, body: dict[str, A
 
 def test_list_is_paged_and_its_tokens_are_of_this_list(client: NodeClient) -> None:
     for number in range(1, 8):
-        end_run(client, submitted(client, CRON)["job_id"], number)
+        job_id = submitted(client, {**CRON, "name": f"a{number}"})["job_id"]
+        end_run(client, job_id, number)
     token, seen = "", []
     for _ in range(4):
         page = client.get(f"/v1/failures?limit=3&next_token={token}").json

@@ -41,7 +41,7 @@ def test_new_node_has_no_jobs(client: NodeClient) -> None:
 
 def test_sentence_names_the_jobs_and_the_next_start(client: NodeClient) -> None:
     submitted(client, CRON)
-    paused = submitted(client, CRON)["job_id"]
+    paused = submitted(client, {**CRON, "name": "paused"})["job_id"]
     assert client.post(f"/v1/jobs/{paused}/pause", {}).status == 200
     client.clock.set(NOON + timedelta(minutes=9, seconds=20))
     client.node.step()

@@ -75,7 +75,9 @@ def test_parked_job_is_found_by_the_reconciler_and_runs_after_repair() -> None:
     stored = engine.stored(key)
     engine.memory.job_states.rows[key] = stored._replace(state=replace(stored.state, rules=rules))
     applier = engine.applier()
-    reconciler = a_reconciler(engine.memory.ports, applier, Evaluator(applier, engine.new_id))
+    reconciler = a_reconciler(
+        engine.memory.ports, applier, Evaluator(applier, engine.new_id), engine.new_id
+    )
     assert reconciler.step().repaired_keys == (key,)
     run_until(engine, 3_620)
     assert [run.status for run in engine.state(key).runs] == [RunStatus.QUEUED]

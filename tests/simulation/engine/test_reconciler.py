@@ -31,7 +31,9 @@ def test_raised_shard_count_keeps_earlier_timers_without_repairs() -> None:
     ]
     assert {timer.shard for timer in engine.timers()} == {0, 1, 2, 3}
     applier = engine.applier()
-    reconciler = a_reconciler(engine.memory.ports, applier, Evaluator(applier, engine.new_id))
+    reconciler = a_reconciler(
+        engine.memory.ports, applier, Evaluator(applier, engine.new_id), engine.new_id
+    )
     assert reconciler.step().repaired_keys == ()
     engine.tick()
     engine.now = NOON + seconds(30)
@@ -45,7 +47,9 @@ def test_reconciler_repairs_and_reports_a_job_without_a_timer() -> None:
     key = engine.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:30:00Z")
     engine.memory.timers.delete(engine.timers())
     applier = engine.applier()
-    reconciler = a_reconciler(engine.memory.ports, applier, Evaluator(applier, engine.new_id))
+    reconciler = a_reconciler(
+        engine.memory.ports, applier, Evaluator(applier, engine.new_id), engine.new_id
+    )
     assert reconciler.step().repaired_keys == (key,)
     engine.evaluate()
     assert [timer.at for timer in engine.timers()] == [NOON + 30 * MINUTE]
@@ -59,7 +63,9 @@ def test_reconciler_ends_an_abandoned_claim() -> None:
     (run,) = engine.state(key).runs
     applier.apply([Change(key, Claim(run.run_id, "gone", "n"), "n")])
     engine.memory.timers.delete(engine.timers())
-    reconciler = a_reconciler(engine.memory.ports, applier, Evaluator(applier, engine.new_id))
+    reconciler = a_reconciler(
+        engine.memory.ports, applier, Evaluator(applier, engine.new_id), engine.new_id
+    )
     engine.now = NOON + 30 * MINUTE
     assert reconciler.step().repaired_keys == ()
     engine.now = NOON + 70 * MINUTE
@@ -80,7 +86,9 @@ def test_reconciler_ignores_a_stale_page() -> None:
     assert engine.state(key).version > stale.states[0].version
     engine.memory.job_states.walk = lambda cursor, limit: stale  # type: ignore[method-assign]
     applier = engine.applier()
-    reconciler = a_reconciler(engine.memory.ports, applier, Evaluator(applier, engine.new_id))
+    reconciler = a_reconciler(
+        engine.memory.ports, applier, Evaluator(applier, engine.new_id), engine.new_id
+    )
     engine.now = NOON + seconds(3600)
     assert reconciler.step().repaired_keys == ()
 

@@ -152,7 +152,12 @@ class Api:
         return answer.json()
 
     def create(self, headers: dict[str, str] | None = None, /, **fields: Json) -> Json:
-        answer = self("POST", "/jobs", {"name": "acceptance", **fields}, headers=headers)
+        answer = self(
+            "POST",
+            "/jobs",
+            {"name": unique("acceptance"), **fields},
+            headers=headers,
+        )
         assert answer.status_code == 202, answer.text
         job = answer.json()
         self.made.append(job["job_id"])
@@ -314,7 +319,7 @@ def longest_script_seconds(api: Api) -> int:
 def has_long_scripts(api: Api) -> bool:
     """Return whether a deployment runs scripts that are too long for a function."""
     fields = {"task": script("true"), "timeout_seconds": MAX_SCRIPT_SECONDS, **NEVER_SOON}
-    answer = api("POST", "/jobs", {"name": "acceptance", **fields})
+    answer = api("POST", "/jobs", {"name": unique("acceptance"), **fields})
     if answer.status_code == 422:
         return False
     api.made.append(answer.json()["job_id"])

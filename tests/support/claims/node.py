@@ -16,6 +16,7 @@ from punctual.node.http.claims import node_claims
 from punctual.node.http.uploads import Uploads
 from tests.support.builders import ManualClock
 from tests.support.claims.outside import claim_new_run, claim_queued_run
+from tests.support.names.own_names import own_name
 from tests.support.node.node_world import World
 from tests.support.web_client import Answer, ApplicationClient
 
@@ -53,7 +54,7 @@ class ClaimsNode(ApplicationClient):
 
     def start_run(self, tenant: str = "local", **fields: Any) -> str:
         """Submit a job, and claim its run at once for an external executor. Return the claim."""
-        document = {"name": "outside", "schedule_type": "IMMEDIATE", **fields}
+        document = {"name": own_name("outside"), "schedule_type": "IMMEDIATE", **fields}
         node = self.world.node
         return claim_new_run(
             node, self.claim_tokens, lambda: node.jobs.submit(tenant, "me", [Submission(document)])

@@ -12,6 +12,7 @@ from punctual.engine.execution.claims import Claims
 from punctual.engine.execution.executor import Assignment
 from punctual.engine.ports.log import no_log
 from punctual.engine.ports.rows import JobKey, RunKey, RunRow
+from tests.support.names.own_names import own_name
 from tests.support.ports import Ports, a_change_applier, an_executor
 from tests.support.web_world import WebWorld
 
@@ -52,7 +53,7 @@ class ClaimsScene:
 
     def submit(self, tenant: str = "acme", **document: Any) -> JobKey:
         view = self.world.submit(
-            tenant, **{"name": "job", "schedule_type": "IMMEDIATE", **document}
+            tenant, **{"name": own_name("job"), "schedule_type": "IMMEDIATE", **document}
         )
         return JobKey(tenant, view.state.job_id)
 

@@ -29,6 +29,7 @@ from tests.support.deployed.interrupted_work import (
 )
 from tests.support.deployed.scenes import SMALL, submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
+from tests.support.names.own_names import own_name
 
 
 def check_timer_repair(world: World, api: Gateway) -> None:
@@ -75,7 +76,7 @@ def set_walk_start(world: World, minute: datetime) -> None:
 
 def crash_submission(world: World, api: Gateway, operation: str) -> None:
     """Kill the function during a large submission, after its call of `operation`."""
-    large = {"name": "n", **HOURLY, "payload": {**SMALL, "text": "x" * 10_000}}
+    large = {"name": own_name("n"), **HOURLY, "payload": {**SMALL, "text": "x" * 10_000}}
     with inject_fault(
         world, call_of(world, "job-service", operation, answered=True), OUT_OF_MEMORY
     ):

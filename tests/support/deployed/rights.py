@@ -48,6 +48,9 @@ UNUSED_REASONS: Mapping[Named, str] = {
     Named("reconciler", "dynamodb:BatchWriteItem", "lists, rows *#runs#*"): (
         "the walk writes the entries of runs that live longer than an hour again"
     ),
+    Named("reconciler", "dynamodb:PutItem", "lists, rows *#names#*"): (
+        "only damage takes the row of a name from its job"
+    ),
     Named("status", "dynamodb:ListStreams", "*"): (
         "Lambda needs it to start the event source of the stream"
     ),

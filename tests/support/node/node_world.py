@@ -21,6 +21,7 @@ from punctual.node.workers import Workers
 from punctual.tasks.attempt_runner import AttemptRunner
 from punctual.tasks.contract import Attempt, Outcome, Recorder, StopRequest
 from tests.support.builders import ManualClock
+from tests.support.names.own_names import own_name
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 T = "local"
@@ -92,7 +93,7 @@ class World:
         return answer
 
     def submit(self, **fields: Any) -> str:
-        document = {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
+        document = {"name": own_name("a job"), "schedule_type": "IMMEDIATE", **fields}
         (view,) = self.do(lambda: self.node.jobs.submit(T, "me", [Submission(document)]))
         assert isinstance(view, JobView)
         return view.state.job_id

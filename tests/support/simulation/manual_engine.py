@@ -15,6 +15,7 @@ from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import Detail, JobKey
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
+from tests.support.names.own_names import own_name
 from tests.support.ports import (
     Ports,
     a_change_applier,
@@ -135,7 +136,7 @@ class ManualEngine:
             self.step()
 
     def submit(self, tenant: str = TENANT, **fields: Any) -> JobKey:
-        document = {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
+        document = {"name": own_name("a job"), "schedule_type": "IMMEDIATE", **fields}
         (view,) = self.jobs.submit(tenant, "client", [Submission(document)])
         assert not isinstance(view, Exception)
         return JobKey(tenant, view.state.job_id)

@@ -33,6 +33,7 @@ from tests.support.simulation.small_ports import (
     MemoryArtifacts,
     MemoryBlobs,
     MemoryFeed,
+    MemoryJobNames,
     MemoryNotifications,
     MemoryPartitions,
     MemoryReceipts,
@@ -298,6 +299,7 @@ class Memory:
         self.receipts = MemoryReceipts()
         self.feed = MemoryFeed()
         self.artifacts = MemoryArtifacts(clock)
+        self.job_names = MemoryJobNames()
         self.ports = Ports(
             job_states=self.job_states,
             job_index=MemoryJobIndex(self.job_states),
@@ -313,4 +315,5 @@ class Memory:
             feed=self.feed,
             audit_log=self.job_states.audit,
             artifacts=self.artifacts,
+            job_names=self.job_names,
         )

@@ -190,6 +190,7 @@ REPEATABLE = frozenset(
         "put_definitions",
         "delete",
         "swap",
+        "replace",
         "renew_leases",
         "send",
         "claim",

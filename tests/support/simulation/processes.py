@@ -337,7 +337,9 @@ class ReconcilerProcess(Process):
     def step(self) -> None:
         self._next_at = self.world.now + timedelta(seconds=70)
         applier = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
-        result = a_reconciler(self.ports, applier, Evaluator(applier, self.new_id)).step()
+        result = a_reconciler(
+            self.ports, applier, Evaluator(applier, self.new_id), self.new_id
+        ).step()
         repaired = result.repaired_keys
         self.world.repaired_jobs += len(repaired)
         assert not repaired or self.world.setup.may_repair, (

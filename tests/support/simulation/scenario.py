@@ -11,6 +11,7 @@ from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.commands.jobs import Jobs, Submission
 from punctual.engine.execution.executor import Assignment
 from punctual.engine.queries.slices import finish
+from tests.support.names.own_names import own_name
 from tests.support.simulation.invariants import pending_timers
 from tests.support.simulation.port_faults import Fault
 from tests.support.simulation.processes import (
@@ -39,7 +40,7 @@ def text(at_time: datetime) -> str:
 
 
 def document(**fields: Any) -> dict[str, Any]:
-    return {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
+    return {"name": own_name("a job"), "schedule_type": "IMMEDIATE", **fields}
 
 
 def with_absolute_time(fields: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:

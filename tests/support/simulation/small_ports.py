@@ -12,6 +12,7 @@ from punctual.domain.utc import EPOCH
 from punctual.engine.ports.artifact_rows import ArtifactUse, BlobPage, StoredBlob
 from punctual.engine.ports.blobs import Blob, BlobVersion, Upload, VersionedPut
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.lists.job_names import NameKey, NamePage, NameRow
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.partitions import PartitionLease, TimerPartition
 from punctual.engine.ports.rows import JobKey, Receipt
@@ -387,3 +388,37 @@ class MemoryTokens:
             for token in self.rows.values()
             if token.tenant == tenant and ((at := token.delete_at()) is None or at > now)
         ]
+
+
+class MemoryJobNames:
+    def __init__(self) -> None:
+        self.rows: dict[NameKey, NameRow] = {}
+
+    def find(self, keys: Sequence[NameKey]) -> Mapping[NameKey, NameRow]:
+        return {key: self.rows[key] for key in keys if key in self.rows}
+
+    def put(self, rows: Sequence[NameRow]) -> Sequence[NameRow | None]:
+        existing_rows = [self.rows.setdefault(row.key, row) for row in rows]
+        return [
+            None if existing == row else existing
+            for row, existing in zip(rows, existing_rows, strict=True)
+        ]
+
+    def replace(self, replacements: Sequence[tuple[NameRow, NameRow]]) -> Sequence[bool]:
+        return [self._replace(old, new) for old, new in replacements]
+
+    def remove(self, rows: Sequence[NameRow]) -> None:
+        for row in rows:
+            if self.rows.get(row.key) == row:
+                del self.rows[row.key]
+
+    def walk(self, cursor: str | None, limit: int) -> NamePage:
+        keys = sorted(self.rows)
+        start = int(cursor or 0)
+        page = [self.rows[key] for key in keys[start : start + limit]]
+        return NamePage(page, str(start + limit) if len(keys) > start + limit else None)
+
+    def _replace(self, old: NameRow, new: NameRow) -> bool:
+        if self.rows.get(old.key) == old:
+            self.rows[new.key] = new
+        return self.rows.get(old.key) == new

@@ -29,7 +29,8 @@ from punctual.engine.ports.audit_log import Actor
 from punctual.engine.queries.artifacts import MAX_LISTED_JOBS, ArtifactQueries
 from punctual.engine.queries.views import JobView
 from tests.support.builders import NOON, ManualClock
-from tests.support.ports import a_change_applier, job_queries
+from tests.support.names.own_names import own_name
+from tests.support.ports import a_change_applier, job_names, job_queries
 from tests.support.simulation.memory import Memory
 from tests.support.web_world import FixedMonitor
 
@@ -65,6 +66,7 @@ class Workshop:
             queries=job_queries(ports, self.clock, FixedMonitor()),
             clock=self.clock,
             new_id=self.new_id,
+            names=job_names(ports, self.new_id),
             artifacts=self.artifacts,
         )
 
@@ -86,7 +88,7 @@ class Workshop:
     def submit(self, artifact_id: str, runtime: str = "python", **fields: Any) -> Any:
         task = {"type": "script", "runtime": runtime, "artifact_id": artifact_id}
         document = {
-            "name": "report",
+            "name": own_name("report"),
             "schedule_type": "CRON",
             "cron_expression": "0 9 * * *",
             "task": task,

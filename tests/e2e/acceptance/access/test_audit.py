@@ -49,7 +49,7 @@ def test_each_job_change_is_recorded_with_caller_values_and_time(api: Api) -> No
         api, job["job_id"], *actions
     )
     assert created["before"] is None
-    assert created["after"]["name"] == "acceptance"
+    assert created["after"]["name"] == job["name"]
     assert created["after"]["payload"] == {"order": 4711}
     assert updated["before"] == {"priority": "NORMAL", "tags": {"team": "data"}}
     assert updated["after"] == {"priority": "HIGH", "tags": {}}
@@ -88,11 +88,12 @@ def test_run_entries_name_the_run_without_its_payload(api: Api) -> None:
 
 def test_refused_or_empty_change_records_no_entry(api: Api) -> None:
     key = {"Idempotency-Key": unique("audit")}
-    job = api.create(key, **NEVER_SOON)
-    assert api.create(key, **NEVER_SOON)["job_id"] == job["job_id"]
+    name = unique("audit")
+    job = api.create(key, name=name, **NEVER_SOON)
+    assert api.create(key, name=name, **NEVER_SOON)["job_id"] == job["job_id"]
     path = f"/jobs/{job['job_id']}"
     assert api("PATCH", path, {}).status_code == 200
-    same = api("PATCH", path, {"name": "acceptance"})
+    same = api("PATCH", path, {"name": name})
     assert (same.status_code, same.json()["version"]) == (200, 1)
     assert api("PATCH", path, {"priority": "URGENT"}).status_code == 422
     assert api("PATCH", path, {"priority": "LOW"}, headers={"If-Match": '"7"'}).status_code == 412
@@ -107,9 +108,9 @@ def test_refused_or_empty_change_records_no_entry(api: Api) -> None:
 def test_each_job_of_a_batch_has_an_entry(api: Api) -> None:
     name = unique("batch")
     new_job = {"name": name, **NEVER_SOON}
-    results = api("POST", "/jobs/batch", {"jobs": [new_job, {"name": name}, new_job]}).json()[
-        "results"
-    ]
+    other_job = {**new_job, "name": f"{name}-2"}
+    batch = {"jobs": [new_job, {"name": name}, other_job]}
+    results = api("POST", "/jobs/batch", batch).json()["results"]
     jobs = [result["job_id"] for result in results if result["status"] == 202]
     api.made.extend(jobs)
     assert len(jobs) == 2

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.acceptance.contract import NEVER_SOON, Api
+from tests.support.acceptance.contract import NEVER_SOON, Api, unique
 
-BODY = json.dumps({"name": "n", **NEVER_SOON}).encode()
+BODY = json.dumps({"name": unique("n"), **NEVER_SOON}).encode()
 HOST = b"Host: localhost\r\n"
 JSON = b"Content-Type: application/json\r\n"
 

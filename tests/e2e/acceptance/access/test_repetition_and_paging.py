@@ -79,7 +79,7 @@ def test_idempotency_key_belongs_to_one_call(api: Api) -> None:
     run = f"/jobs/{job_id}/runs/{first.json()['run_id']}"
     api.ended(first.json())
     for path in (f"/jobs/{other}/runNow", f"{run}/retry", "/jobs"):
-        body: Json = {"name": "n", **NEVER_SOON} if path == "/jobs" else {}
+        body: Json = {"name": unique("n"), **NEVER_SOON} if path == "/jobs" else {}
         answer = api("POST", path, body, headers=key)
         assert answer.status_code == 422, path
         assert [error["field"] for error in answer.json()["errors"]] == ["Idempotency-Key"]
@@ -151,7 +151,7 @@ def test_job_list_is_complete_while_jobs_change_and_end(api: Api) -> None:
         if number < 4:
             api("DELETE", f"/jobs/{job_ids[number]}")
             api("PATCH", f"/jobs/{job_ids[11 - number]}", {"priority": "LOW"})
-            api.create(**NEVER_SOON, name=f"{prefix}-new")
+            api.create(**NEVER_SOON, name=f"{prefix}-new-{number}")
     assert listed == list(reversed(job_ids))
 
 
@@ -206,7 +206,7 @@ def test_upcoming_is_complete_while_jobs_are_added_and_fire(api: Api) -> None:
             break
         token = {"next_token": page["next_token"]}
         if number < 2:
-            api.create(**HOURLY, name=f"{name}-new")
+            api.create(**HOURLY, name=f"{name}-new-{number}")
             api.run_now(job_ids[0])
     times = [at for _, at in listed]
     assert times == sorted(times)

@@ -14,6 +14,7 @@ from tests.support.acceptance.contract import (
     longest_script_seconds,
     script,
     soon,
+    unique,
 )
 from tests.support.acceptance.values import EVERY_HOUR, dates, nested
 
@@ -89,7 +90,7 @@ def test_null_sets_a_default(api: Api) -> None:
     nulls = dict.fromkeys([*DEFAULTS, "retry", "task"])
     plain = api.create(**NEVER_SOON)
     job = api.create(**NEVER_SOON, **nulls)
-    own = {"job_id", "created_at", "updated_at"}
+    own = {"job_id", "name", "created_at", "updated_at"}
     assert {k: v for k, v in job.items() if k not in own} == {
         k: v for k, v in plain.items() if k not in own
     }
@@ -147,7 +148,7 @@ def test_longest_script_is_accepted_and_a_longer_one_refused(api: Api) -> None:
     assert (
         api.create(**NEVER_SOON, task=task, timeout_seconds=longest)["timeout_seconds"] == longest
     )
-    body = {"name": "n", **NEVER_SOON, "task": task, "timeout_seconds": longest + 1}
+    body = {"name": unique("n"), **NEVER_SOON, "task": task, "timeout_seconds": longest + 1}
     assert fields_of(api("POST", "/jobs", body)) == {"timeout_seconds"}
 
 
@@ -191,7 +192,9 @@ def test_unavailable_task_type_is_refused(api: Api, task: str) -> None:
         "sqs": {"queue_url": "https://sqs.eu-west-1.amazonaws.com/123456789012/q"},
         "container": {"image": "alpine"},
     }
-    answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, "task": {"type": task, **own[task]}})
+    answer = api(
+        "POST", "/jobs", {"name": unique("n"), **NEVER_SOON, "task": {"type": task, **own[task]}}
+    )
     if task in built:
         # The stage may limit the targets of a tenant's tasks. Then the error names the target.
         target = f"task.{next(iter(own[task]))}"

@@ -149,7 +149,7 @@ def test_key_never_returns_a_run_of_another_job(api: Api) -> None:
     if answer.status_code == 202:
         assert answer.json()["job_id"] == other
         assert len(api.runs(other)) == 1
-    body = {"name": "n", **NEVER_SOON}
+    body = {"name": unique("n"), **NEVER_SOON}
     created = api("POST", "/jobs", body, headers=key)
     assert created.status_code in (202, 422)
     api.made += [created.json()["job_id"]] if created.status_code == 202 else []
@@ -157,7 +157,7 @@ def test_key_never_returns_a_run_of_another_job(api: Api) -> None:
 
 def test_key_outlives_its_job(api: Api) -> None:
     key = {"Idempotency-Key": unique("k")}
-    body = {"name": "n", **NEVER_SOON}
+    body = {"name": unique("n"), **NEVER_SOON}
     job_id = api("POST", "/jobs", body, headers=key).json()["job_id"]
     api("DELETE", f"/jobs/{job_id}")
     repeated = api("POST", "/jobs", body, headers=key)

@@ -13,6 +13,7 @@ from tests.support.acceptance.contract import (
     runs_on_node,
     script,
     soon,
+    unique,
 )
 from tests.support.acceptance.target import Target
 from tests.support.acceptance.values import EVERY_HOUR
@@ -125,9 +126,9 @@ def test_start_and_end_time_bound_a_cron_schedule(api: Api) -> None:
     excluded = api.create(**cron, start_time="2031-01-01T00:00:00Z", exclude=["2031-01-01"])
     assert excluded["next_run_time"] == "2031-01-02T12:00:00.000Z"
     wrong = {"start_time": "2031-01-03T00:00:00Z", "end_time": "2031-01-02T00:00:00Z"}
-    assert "end_time" in fields_of(api("POST", "/jobs", {"name": "n", **cron, **wrong}))
+    assert "end_time" in fields_of(api("POST", "/jobs", {"name": unique("n"), **cron, **wrong}))
     past = {"end_time": "2020-01-02T00:00:00Z"}
-    assert fields_of(api("POST", "/jobs", {"name": "n", **cron, **past})) == {"end_time"}
+    assert fields_of(api("POST", "/jobs", {"name": unique("n"), **cron, **past})) == {"end_time"}
 
 
 def test_completed_schedule_continues_with_a_higher_max_runs(api: Api) -> None:
@@ -196,7 +197,7 @@ def test_unavailable_secret_or_artifact_is_refused_with_its_field(
         "secret": {"task": secret},
         "artifact": {"task": artifact},
     }[kind]
-    answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, **fields})
+    answer = api("POST", "/jobs", {"name": unique("n"), **NEVER_SOON, **fields})
     assert answer.status_code in (202, 422)
     if answer.status_code == 422:
         (field,) = fields_of(answer)

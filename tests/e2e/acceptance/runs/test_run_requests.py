@@ -147,13 +147,15 @@ def test_concurrent_requests_with_one_key_create_one_job(api: Api) -> None:
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "tab\tinside"])
 def test_invalid_idempotency_key_is_refused(api: Api, key: str) -> None:
-    answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON}, headers={"Idempotency-Key": key})
+    answer = api(
+        "POST", "/jobs", {"name": unique("n"), **NEVER_SOON}, headers={"Idempotency-Key": key}
+    )
     assert answer.status_code in (400, 422)
 
 
 def test_idempotency_key_of_255_characters_is_accepted(api: Api) -> None:
     key = unique("k").ljust(255, "~")
-    assert api.create({"Idempotency-Key": key}, **NEVER_SOON)["name"] == "acceptance"
+    assert api.create({"Idempotency-Key": key}, **NEVER_SOON)["job_id"]
 
 
 def test_batch_accepts_or_refuses_each_item(api: Api) -> None:
@@ -183,7 +185,8 @@ def test_batch_size_is_limited(api: Api) -> None:
     assert fields_of(api("POST", "/jobs/batch", {"jobs": [job] * 501})) == {"jobs"}
     assert fields_of(api("POST", "/jobs/batch", {})) == {"jobs"}
     assert api.get("/jobs", name_prefix=job["name"])["jobs"] == []
-    answer = api("POST", "/jobs/batch", {"jobs": [job] * 500})
+    jobs = [{**job, "name": f"{job['name']}-{n}"} for n in range(500)]
+    answer = api("POST", "/jobs/batch", {"jobs": jobs})
     ids = [result["job_id"] for result in answer.json()["results"]]
     assert len(set(ids)) == 500
     with ThreadPoolExecutor(4) as pool:

@@ -41,7 +41,7 @@ def test_all_wrong_fields_of_webhooks_are_named(api: Api) -> None:
         {"on": ["RUNNING"], "url": "https://"},
         {"url": HOOK, "secret": "x"},
     ]
-    answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, "notify": notify})
+    answer = api("POST", "/jobs", {"name": unique("n"), **NEVER_SOON, "notify": notify})
     assert answer.status_code == 422
     assert fields_of(answer) == {
         "notify.0.url",
@@ -58,7 +58,7 @@ def test_all_wrong_fields_of_webhooks_are_named(api: Api) -> None:
     "notify", [GOOD[1] * 6, {"on": ["FAILED"], "url": HOOK}, "FAILED", [None], [["FAILED", HOOK]]]
 )
 def test_invalid_notify_is_refused(api: Api, notify: Json) -> None:
-    answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, "notify": notify})
+    answer = api("POST", "/jobs", {"name": unique("n"), **NEVER_SOON, "notify": notify})
     assert answer.status_code == 422
     assert {field.partition(".")[0] for field in fields_of(answer)} == {"notify"}
 

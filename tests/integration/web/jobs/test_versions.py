@@ -91,7 +91,7 @@ def test_pages_are_complete_while_the_job_changes(client: Client) -> None:
 
 
 def test_token_of_another_job_and_unknown_jobs_are_refused(client: Client) -> None:
-    first, second = a_job(client), a_job(client)
+    first, second = a_job(client), a_job(client, name="other")
     change(client, first, name="b")
     token = client.get(f"/v1/jobs/{first}/versions?limit=1").json["next_token"]
     assert client.get(f"/v1/jobs/{second}/versions?next_token={token}").status == 422

@@ -15,6 +15,7 @@ from punctual.settings import Settings
 from tests.support.aws.moto_adapter import adapter
 from tests.support.deployed.drivers.telemetry import RecordedTelemetry
 from tests.support.deployed.world import World
+from tests.support.names.own_names import own_name
 from tests.support.ports import job_commands, job_queries
 
 # Tasks may name any target, and each queue has four executors.
@@ -60,7 +61,7 @@ class Direct:
         )
 
     def submit(self, **document: Any) -> JobKey:
-        (view,) = self.jobs.submit("acme", "ada", [Submission({"name": "n", **document})])
+        (view,) = self.jobs.submit("acme", "ada", [Submission({"name": own_name("n"), **document})])
         assert isinstance(view, JobView), view
         return JobKey(view.state.tenant, view.state.job_id)
 

@@ -14,6 +14,7 @@ from punctual.aws.dynamodb.control.artifacts import DynamoArtifacts
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions, DynamoReceipts
 from punctual.aws.dynamodb.history.history import DynamoHistory
 from punctual.aws.dynamodb.jobs.states import DynamoJobStates
+from punctual.aws.dynamodb.lists.names import DynamoJobNames
 from punctual.aws.dynamodb.lists.runs import TenantRunList
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
 from punctual.aws.event_bus import EventBusFeed
@@ -72,6 +73,7 @@ class AwsPorts:
     feed: EventBusFeed
     audit_log: DynamoAudit
     artifacts: DynamoArtifacts
+    job_names: DynamoJobNames
 
 
 def build_aws_ports(
@@ -105,4 +107,5 @@ def build_aws_ports(
         feed=EventBusFeed(lambda: clients.events, settings.event_bus, retry_policy),
         audit_log=DynamoAudit(dynamo, settings.audit_table),
         artifacts=DynamoArtifacts(dynamo, settings.control_table, clock),
+        job_names=DynamoJobNames(dynamo, settings.lists_table),
     )

@@ -28,6 +28,19 @@ class Conflict(PunctualError):
     code = "CONFLICT"
 
 
+class NameTaken(Conflict):
+    """Another recurring job of the tenant has the name. `job_id` is that job."""
+
+    code = "NAME_TAKEN"
+
+    def __init__(self, name: str, job_id: str) -> None:
+        super().__init__(
+            f"The name {name!r} belongs to the recurring job {job_id}: "
+            "use another name, or change or cancel that job."
+        )
+        self.job_id = job_id
+
+
 class PreconditionFailed(PunctualError):
     code = "PRECONDITION_FAILED"
 

@@ -14,6 +14,7 @@ from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Run
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading, Clocks
+from punctual.engine.commands.job_names import JobNames
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.planner import Planner, PlanResult
@@ -121,6 +122,7 @@ class Node:
         self.queue = RunQueue(store.transaction(), store.job_states, self._admission, memory)
         self.applier = self._build_applier(clock, monotonic)
         self._evaluator = Evaluator(self.applier, new_id)
+        self._names = JobNames(store.job_names, store.job_states, new_id)
         self.executor = self._build_executor(executor_id)
         self._inline_runner = InlineRunner(self.executor, store.feed, store.find_secret, new_id)
         self.poller = Poller(store.timers, store.partitions, self._evaluator, FIRE_AHEAD)
@@ -129,7 +131,8 @@ class Node:
         self._planner = Planner(store.partitions, "node")
         self.artifacts, cleanup = artifact_commands(store, clock, new_id, limits_of)
         self._maintenance = build_maintenance(
-            store, self._wakeups, self.applier, self._evaluator, cleanup, log, reading.steady
+            *(store, self._wakeups, self.applier, self._evaluator, self._names, cleanup),
+            *(log, reading.steady),
         )
         self.running_tasks = RunningTasks(self.executor, attempt_runner, store.blobs, monotonic)
         self.webhooks = self._build_webhooks(attempt_runner, webhook_secrets)
@@ -211,6 +214,7 @@ class Node:
             queries=self.search,
             clock=clock,
             new_id=self._new_id,
+            names=self._names,
             quotas=self.quotas,
             artifacts=self.artifacts,
         )

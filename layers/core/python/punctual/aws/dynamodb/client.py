@@ -207,6 +207,16 @@ class DynamoClient:
             else dict(response.get("Attributes", {}))
         )
 
+    def delete_if(self, table: str, key: RowKey, condition: Condition) -> ConditionFailed | None:
+        response = conditional_write(
+            f"writing {table}",
+            lambda: self._client().delete_item(
+                TableName=table, Key=key.item(), **condition.arguments()
+            ),
+            self._retry_policy,
+        )
+        return response if isinstance(response, ConditionFailed) else None
+
     def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
         """Write all rows or none. Return whether the transaction committed.
 

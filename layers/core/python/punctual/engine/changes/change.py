@@ -26,6 +26,7 @@ class Change(NamedTuple):
     trigger_timers: tuple[Timer, ...] = ()
     detail: Detail | None = None  # the result of a finished attempt
     edition: int | None = None  # apply only if the job still has this edition
+    version: int | None = None  # apply only if the state still has this version
     # No durable trigger: a timer secures the effects until they are done.
     needs_fallback_timer: bool = False
     isolates_failure: bool = False  # one of many messages: its failure must not stop the others

@@ -167,7 +167,10 @@ class Round:
         ):
             # This request has won its swap before. Only the effects remain.
             event = Evaluate(leases=stored.leases)
-        elif change.edition not in (None, state.edition):
+        elif change.edition not in (None, state.edition) or change.version not in (
+            None,
+            state.version,
+        ):
             decision = Decision(state=state, changed=False, verdict=Verdict.STALE)
             return PlannedChange(index, change, stored, decision, (), ())
         job_run_ids = recorded_run_ids.get(change.key, _NO_RUN_IDS)

@@ -27,6 +27,7 @@ from punctual.engine.commands.backfill import Backfiller
 from punctual.engine.commands.definition import changed_schedule, compile_definition
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.commands.idempotency import IdempotencyKeys, Submission
+from punctual.engine.commands.job_names import JobNames, NameClaim, held_name
 from punctual.engine.commands.runs import RunCommands, job_conflict
 from punctual.engine.commands.submit import JobSubmission
 from punctual.engine.ports.audit_log import Actor
@@ -34,6 +35,7 @@ from punctual.engine.ports.blobs import Blob, Blobs
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
+from punctual.engine.ports.lists.job_names import NameRow
 from punctual.engine.ports.quotas import Quotas
 from punctual.engine.ports.receipts import Receipts
 from punctual.engine.ports.rows import DefinitionRow, JobKey
@@ -56,6 +58,11 @@ class _Revision(NamedTuple):
     event: events.Update
 
 
+class _ChangedNames(NamedTuple):
+    has_new_name: bool
+    former_row: NameRow | None  # of the name that the job gives up
+
+
 class Jobs(RunCommands):
     """Carries out commands. On return a command is durable, and nothing it forbids starts later."""
 
@@ -71,10 +78,12 @@ class Jobs(RunCommands):
         queries: JobQueries,
         clock: Clock,
         new_id: NewId,
+        names: JobNames,
         quotas: Quotas | None = None,
         artifacts: Artifacts | None = None,
     ) -> None:
         self._artifacts = artifacts
+        self._names = names
         definitions, quotas = Definitions(job_states, blobs), quotas or NoQuotas()
         idempotency_keys = IdempotencyKeys(receipts)
         super().__init__(
@@ -96,6 +105,7 @@ class Jobs(RunCommands):
             clock=clock,
             new_id=new_id,
             quotas=quotas,
+            names=names,
             artifacts=artifacts,
         )
 
@@ -141,15 +151,42 @@ class Jobs(RunCommands):
                     tenant, stored.state, revision.event.schedule, asked_at
                 )
             self._use_artifact(key, current, document)
+            names = self._names_of_change(key, stored.state, definition, revision, asked_at)
             self._definitions.put([(revision.definition, revision.blob)])
             change = self._build_change(
                 key, revision.event, write_id, actor, audit.JOB_UPDATE, asked_at
             )
-            (result,) = self._applier.apply([change._replace(edition=stored.state.edition)])
+            # The name was taken for this version: see `JobNames`.
+            version = stored.state.version if names.has_new_name else None
+            (result,) = self._applier.apply(
+                [change._replace(edition=stored.state.edition, version=version)]
+            )
             if result.verdict is not Verdict.STALE:  # a stale version means a concurrent change
                 self._raise_refusal(result)
+                if names.former_row is not None:
+                    self._names.give_up([names.former_row])
                 return self._queries.job(tenant, job_id)
         raise Unavailable("Too many changes of this job at the same time: try again.")
+
+    def _names_of_change(
+        self,
+        key: JobKey,
+        state: JobState,
+        definition: DefinitionRow,
+        revision: _Revision,
+        now: datetime,
+    ) -> _ChangedNames:
+        """Take the name that a recurring job gets, and return the row that it gives up after."""
+        old_name = held_name(state.kind, state.status, definition.name)
+        new_name = held_name(revision.event.kind, state.status, revision.definition.name)
+        if old_name == new_name:
+            return _ChangedNames(has_new_name=False, former_row=None)
+        former_row = None if old_name is None else self._names.find(key, old_name)
+        if new_name is not None:
+            (error,) = self._names.take([NameClaim(key, new_name)], now)
+            if error is not None:
+                raise error
+        return _ChangedNames(new_name is not None, former_row)
 
     def _revise(
         self,
@@ -243,7 +280,9 @@ class Jobs(RunCommands):
     def cancel(
         self, tenant: str, job_id: str, if_match: int | None = None, actor: Actor | None = None
     ) -> JobView:
-        return self._command(tenant, job_id, events.Cancel(), if_match, actor, audit.JOB_CANCEL)
+        view = self._command(tenant, job_id, events.Cancel(), if_match, actor, audit.JOB_CANCEL)
+        self._names.give_up_cancelled([(view.state, view.definition)])
+        return view
 
     def _command(
         self,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from punctual.domain.errors import FieldError, Invalid, PunctualError, Unavailable
+from punctual.domain.errors import FieldError, Invalid, NameTaken, PunctualError, Unavailable
 from punctual.domain.events import Evaluate
 from punctual.domain.identifiers import write_id_of
 from punctual.domain.job_state import JobState, JobStatus
@@ -20,6 +20,7 @@ from punctual.engine.commands.audit import JOB_CREATE
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.commands.idempotency import IdempotencyKeys, Submission
+from punctual.engine.commands.job_names import JobNames, NameClaim, held_name
 from punctual.engine.ports.audit_log import Actor, Note
 from punctual.engine.ports.blobs import Blob
 from punctual.engine.ports.clock import Clock, NewId
@@ -53,6 +54,12 @@ class _NewJob(NamedTuple):
         return JobKey(self.state.tenant, self.state.job_id)
 
     @property
+    def name_claim(self) -> NameClaim | None:
+        """Return the name that no other recurring job may have, or None for a one-time job."""
+        name = held_name(self.state.kind, self.state.status, self.definition.name)
+        return None if name is None else NameClaim(self.key, name)
+
+    @property
     def wanted_artifact(self) -> WantedArtifact | None:
         return wanted_artifact(self.state.job_id, self.definition.document)
 
@@ -81,9 +88,11 @@ class JobSubmission:
         clock: Clock,
         new_id: NewId,
         quotas: Quotas,
+        names: JobNames,
         artifacts: Artifacts | None = None,
     ) -> None:
         self._artifacts = artifacts
+        self._names = names
         self._job_states = job_states
         self._wakeups = wakeups
         self._applier = applier
@@ -256,6 +265,15 @@ class JobSubmission:
     def _create(
         self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
     ) -> None:
+        jobs, later_jobs = _first_of_each_name(jobs)
+        self._create_with_names(self._with_names(jobs, answers), answers)
+        for job, first_job in later_jobs:
+            answers[job.position] = _refusal_after(first_job, answers[first_job.position])
+
+    def _create_with_names(
+        self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
+    ) -> None:
+        """Store jobs after their names are taken, each by a swap from the version that was read."""
         self._definitions.put([(job.definition, job.blob) for job in jobs])
         lost = self._create_planned([job for job in jobs if job.is_planned], answers)
         pending = [job for job in jobs if not job.is_planned] + self._rebase(lost, answers)
@@ -265,6 +283,20 @@ class JobSubmission:
             pending = self._rebase(self._create_due(pending, answers), answers)
         for job in pending:
             answers[job.position] = Unavailable("The job could not be stored: try again.")
+
+    def _with_names(
+        self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
+    ) -> list[_NewJob]:
+        """Take the names of recurring jobs. Return the jobs that may have theirs."""
+        claims = {job.position: claim for job in jobs if (claim := job.name_claim) is not None}
+        if not claims:
+            return list(jobs)
+        now = jobs[0].state.created_at
+        errors = dict(zip(claims, self._names.take(list(claims.values()), now), strict=True))
+        for position, error in errors.items():
+            if error is not None:
+                answers[position] = error
+        return [job for job in jobs if errors.get(job.position) is None]
 
     def _create_planned(
         self, jobs: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
@@ -320,9 +352,10 @@ class JobSubmission:
     def _rebase(
         self, lost: Sequence[_NewJob], answers: list[JobView | PunctualError | None]
     ) -> list[_NewJob]:
-        """Return the lost jobs at the version of their row.
+        """Return the lost jobs at the version of their row, with their names taken again.
 
-        A blank row may hold the place, because a timer was evaluated before the creation.
+        A blank row may hold the place, because a timer was evaluated before the creation, or
+        because another job takes the name.
         """
         if not lost:
             return []
@@ -337,4 +370,28 @@ class JobSubmission:
                 version = 0 if stored is None else stored.state.version
                 state = replace(job.state, version=version, timer_at=None, write_ids=())
                 rebased.append(job._replace(state=state))
-        return rebased
+        return self._with_names(rebased, answers)
+
+
+def _first_of_each_name(
+    jobs: Sequence[_NewJob],
+) -> tuple[list[_NewJob], list[tuple[_NewJob, _NewJob]]]:
+    """Split off the later jobs of each name, each with the first job of its name."""
+    first_jobs: list[_NewJob] = []
+    later_jobs: list[tuple[_NewJob, _NewJob]] = []
+    jobs_by_name: dict[str, _NewJob] = {}
+    for job in jobs:
+        claim = job.name_claim
+        first_job = job if claim is None else jobs_by_name.setdefault(claim.name, job)
+        if first_job is job:
+            first_jobs.append(job)
+        else:
+            later_jobs.append((job, first_job))
+    return first_jobs, later_jobs
+
+
+def _refusal_after(first_job: _NewJob, answer: JobView | PunctualError | None) -> PunctualError:
+    """Return the error of a job after an earlier job of its batch has asked for its name."""
+    if isinstance(answer, PunctualError):
+        return answer
+    return NameTaken(first_job.definition.name, first_job.state.job_id)

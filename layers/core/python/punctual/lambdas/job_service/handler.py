@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from punctual.aws.secret_store import SsmSecretStore
 from punctual.engine.commands.artifacts import Artifacts
+from punctual.engine.commands.job_names import JobNames
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import WebhookSecretReader
@@ -80,6 +81,7 @@ def build_write_api(runtime: Runtime) -> Any:
         queries=queries,
         clock=runtime.clock,
         new_id=runtime.new_id,
+        names=JobNames(runtime.ports.job_names, runtime.ports.job_states, runtime.new_id),
         quotas=stage_quotas.quotas,
         artifacts=artifacts,
     )

@@ -8,8 +8,9 @@ from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.aws.dynamodb.jobs.orphans import Orphans
 from punctual.domain.artifacts import ARTIFACT_PREFIX
 from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
+from punctual.engine.commands.job_names import JobNames
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
-from punctual.engine.dispatch.reconciler import Reconciler
+from punctual.engine.dispatch.reconciler import Reconciler, ReconcilerPage
 from punctual.engine.ports.clock import Clock
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.lambdas.reconciler.recount import MAX_WALK_TIME, Recount
@@ -111,7 +112,8 @@ class ReconcilerRun:
                 states_done=page.cursor is None,
                 packed_counts=recount.packed,
             )
-            return len(page.repaired_keys) + len(page.unreadable_jobs), next_progress
+            finds = len(page.repaired_keys) + len(page.unreadable_jobs) + self._log_names(page)
+            return finds, next_progress
         if progress.payloads_done:
             return self._correct_counts(progress, recount, now)
         if progress.timers_done:
@@ -122,6 +124,22 @@ class ReconcilerRun:
         return sweep.timer_count, replace(
             progress, timer_cursor=sweep.cursor, timers_done=sweep.cursor is None
         )
+
+    def _log_names(self, page: ReconcilerPage) -> int:
+        """Log what the walk did for names. Return the number of errors among them.
+
+        A removed row is not an error, since an aborted request or an expired job leaves one.
+        """
+        if page.restored_names:
+            jobs = [f"{key.tenant}/{key.job_id}" for key in page.restored_names]
+            self._log.error("names_restored", number=len(jobs), jobs=jobs[:MAX_LOGGED_JOBS])
+        if page.shared_names:
+            jobs = [f"{key.tenant}/{key.job_id}" for key, _ in page.shared_names]
+            self._log.error("names_shared", number=len(jobs), jobs=jobs[:MAX_LOGGED_JOBS])
+        if page.removed_names:
+            jobs = [f"{row.tenant}/{row.job_id}" for row in page.removed_names]
+            self._log("names_removed", number=len(jobs), jobs=jobs[:MAX_LOGGED_JOBS])
+        return len(page.restored_names) + len(page.shared_names)
 
     def _correct_counts(
         self, progress: Progress, recount: Recount, now: datetime
@@ -177,6 +195,8 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
         wakeups=runtime.ports.wakeups,
         applier=runtime.applier,
         evaluator=runtime.evaluator,
+        name_rows=runtime.ports.job_names,
+        names=JobNames(runtime.ports.job_names, runtime.ports.job_states, runtime.new_id),
     )
     sweeper = LateTimerSweeper(runtime.ports.timers, runtime.ports.partitions, runtime.evaluator)
     orphans = Orphans(

@@ -6,9 +6,10 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading
 from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
+from punctual.engine.commands.job_names import JobNames
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
-from punctual.engine.dispatch.reconciler import TIMER_CHECK_DELAY, Reconciler
+from punctual.engine.dispatch.reconciler import TIMER_CHECK_DELAY, Reconciler, ReconcilerPage
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.wakeups import WakeUps
 from punctual.node.files.blobs import PayloadCursor
@@ -140,6 +141,15 @@ class Maintenance:
         )
         if walk.repaired_keys:
             self._log("reconciler_mended", jobs=len(walk.repaired_keys))
+        self._log_names(walk)
+
+    def _log_names(self, walk: ReconcilerPage) -> None:
+        if walk.restored_names:
+            self._log("names_restored", jobs=len(walk.restored_names))
+        if walk.shared_names:
+            self._log("names_shared", jobs=len(walk.shared_names))
+        if walk.removed_names:
+            self._log("names_removed", names=len(walk.removed_names))
 
     def _sweep_slice(self, steady: float) -> None:
         with self._store.transaction():
@@ -154,6 +164,7 @@ def build_maintenance(
     wakeups: WakeUps,
     applier: ChangeApplier,
     evaluator: Evaluator,
+    names: JobNames,
     artifact_cleanup: ArtifactCleanup,
     log: Log,
     steady: float,
@@ -165,6 +176,8 @@ def build_maintenance(
         wakeups=wakeups,
         applier=applier,
         evaluator=evaluator,
+        name_rows=store.job_names,
+        names=names,
     )
     sweeper = LateTimerSweeper(store.timers, store.partitions, evaluator)
     return Maintenance(store, reconciler, sweeper, artifact_cleanup, log, steady)

@@ -9,6 +9,7 @@ from punctual.node.sqlite.lists.tables import (
     CHANGE_TABLES,
     FAILURE_TABLES,
     JOB_LIST_TABLES,
+    NAME_TABLES,
     OPERATION_TABLES,
 )
 
@@ -223,6 +224,7 @@ SCHEMA_STATEMENTS: Sequence[str] = (
     *FAILURE_TABLES,
     *CHANGE_TABLES,
     *OPERATION_TABLES,
+    *NAME_TABLES,
 )
 
 

@@ -40,6 +40,7 @@ from punctual.node.sqlite.job_states import SqliteJobStates
 from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_index import SqliteJobIndex
+from punctual.node.sqlite.lists.job_names import SqliteJobNames
 from punctual.node.sqlite.lists.operations import SqliteOperations
 from punctual.node.sqlite.notifications import SqliteNotifications
 from punctual.node.sqlite.purge import Purge
@@ -106,6 +107,7 @@ class Store:
         self.find_secret = self._secret_reader.find  # any thread may call it
         self.artifacts = SqliteArtifacts(self._transaction, clock)
         self.operations = SqliteOperations(self._transaction, clock, self.changes)
+        self.job_names = SqliteJobNames(self._transaction)
         self.starts = SqliteStarts(self._transaction)
         self.notifications = SqliteNotifications(self._transaction, clock)
         self.minutes = SqliteMinutes(self._transaction)

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from math import ceil
 from typing import Any
 
-from punctual.domain.errors import Invalid, LimitExceeded, PunctualError, Unavailable
+from punctual.domain.errors import Invalid, LimitExceeded, NameTaken, PunctualError, Unavailable
 from punctual.web.http.request import Header, Reply, json_reply
 
 PROBLEM_JSON = "application/problem+json"
@@ -22,6 +22,7 @@ HTTP_STATUSES = {
     "NOT_ACCEPTABLE": 406,
     "REQUEST_TIMEOUT": 408,
     "CONFLICT": 409,
+    "NAME_TAKEN": 409,
     "CLAIM_LOST": 409,
     "PRECONDITION_FAILED": 412,
     "TOO_LARGE": 413,
@@ -73,6 +74,8 @@ def problem_body(error: PunctualError, request_id: str) -> dict[str, Any]:
             {"field": field_error.field, "message": field_error.message}
             for field_error in error.errors
         ]
+    if isinstance(error, NameTaken):
+        body["job_id"] = error.job_id
     return body
 
 

@@ -203,6 +203,7 @@ class Problem(ResponseModel):
     code: Annotated[str, Field(pattern="^[A-Z_]+$")]
     request_id: Annotated[str, Field(min_length=1)]
     errors: list[FieldProblem] | None = None
+    job_id: Id | None = None
 
 
 class Accepted(ResponseModel):

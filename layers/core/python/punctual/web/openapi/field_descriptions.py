@@ -252,6 +252,7 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "code": "A stable name for programs.",
         "request_id": "The id of this call in the log of Punctual.",
         "errors": "All wrong fields.",
+        "job_id": "The job that has the name. Only with the code `NAME_TAKEN`.",
     },
     "FieldProblem": {
         "field": "The path of the field, such as `retry.multiplier`.",

@@ -75,6 +75,7 @@ _TOKEN_ID_PARAMETER = Parameter(
     "token_id", UUID_SCHEMA, "The id of the token.", "path", required=True
 )
 _JOB_CANCELLED = "The job is CANCELLED."
+_NAME_TAKEN = "Another recurring job has the name (`NAME_TAKEN`); `job_id` is that job."
 _JOB_ENDED = "The job is CANCELLED or COMPLETED."
 _WRONG_VERSION = "The job has another version by now."
 _CHANGE_RULES = (
@@ -91,9 +92,11 @@ _OPERATIONS = (
         "Jobs",
         "Create a job",
         {202: Response("The job is stored and will run.", "Job", ("Location", "ETag"), _JOB_LINKS)},
-        "`name` and the fields of one schedule type are enough. Null sets a default.",
+        "`name` and the fields of one schedule type are enough. Null sets a default. Recurring "
+        "jobs (CRON, INTERVAL) have different names until CANCELLED. Others may share one.",
         (IDEMPOTENCY_KEY_PARAMETER,),
         "NewJob",
+        notes={409: _NAME_TAKEN},
     ),
     Operation(
         "POST /jobs/batch",
@@ -123,7 +126,7 @@ _OPERATIONS = (
         f"The same as PATCH. {_CHANGE_RULES}",
         _JOB_PARAMETERS,
         "JobChange",
-        notes={409: _JOB_CANCELLED, 412: _WRONG_VERSION},
+        notes={409: f"{_JOB_CANCELLED} Or: {_NAME_TAKEN}", 412: _WRONG_VERSION},
     ),
     Operation(
         "PATCH /jobs/{job_id}",
@@ -134,7 +137,7 @@ _OPERATIONS = (
         _CHANGE_RULES,
         _JOB_PARAMETERS,
         "JobChange",
-        notes={409: _JOB_CANCELLED, 412: _WRONG_VERSION},
+        notes={409: f"{_JOB_CANCELLED} Or: {_NAME_TAKEN}", 412: _WRONG_VERSION},
     ),
     Operation(
         "DELETE /jobs/{job_id}",

@@ -71,3 +71,13 @@ OPERATION_TABLES = (
         PRIMARY KEY (tenant, operation_id, number)
     ) WITHOUT ROWID""",
 )
+
+NAME_TABLES = (
+    """CREATE TABLE names (
+        tenant TEXT NOT NULL,
+        name TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        mark TEXT NOT NULL,
+        PRIMARY KEY (tenant, name)
+    ) WITHOUT ROWID""",
+)

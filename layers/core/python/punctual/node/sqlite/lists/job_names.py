@@ -1,0 +1,69 @@
+"""Rows of the names of recurring jobs. Each change is written at once within the transaction."""
+
+from collections.abc import Mapping, Sequence
+from json import dumps, loads
+
+from punctual.engine.ports.lists.job_names import NameKey, NamePage, NameRow
+from punctual.node.sqlite.transaction import Transaction
+
+
+class SqliteJobNames:
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def find(self, keys: Sequence[NameKey]) -> Mapping[NameKey, NameRow]:
+        with self._transaction:
+            rows = [self._find(key) for key in keys]
+        return {row.key: row for row in rows if row is not None}
+
+    def put(self, rows: Sequence[NameRow]) -> Sequence[NameRow | None]:
+        with self._transaction:
+            return [self._put(row) for row in rows]
+
+    def replace(self, replacements: Sequence[tuple[NameRow, NameRow]]) -> Sequence[bool]:
+        with self._transaction:
+            return [self._replace(old, new) for old, new in replacements]
+
+    def remove(self, rows: Sequence[NameRow]) -> None:
+        with self._transaction:
+            self._transaction.begin()
+            self._transaction.db.executemany(
+                "DELETE FROM names WHERE tenant = ? AND name = ? AND mark = ?",
+                [(row.tenant, row.name, row.mark) for row in rows],
+            )
+
+    def walk(self, cursor: str | None, limit: int) -> NamePage:
+        """Return a page. The cursor is the tenant and the name of the last row, as JSON."""
+        tenant, name = ("", "") if cursor is None else loads(cursor)
+        with self._transaction:
+            values = self._transaction.db.execute(
+                "SELECT tenant, name, job_id, mark FROM names WHERE (tenant, name) > (?, ?) "
+                "ORDER BY tenant, name LIMIT ?",
+                (tenant, name, limit + 1),
+            ).fetchall()
+        rows = [NameRow(*value) for value in values[:limit]]
+        has_more = len(values) > limit
+        return NamePage(rows, dumps(rows[-1].key) if has_more else None)
+
+    def _find(self, key: NameKey) -> NameRow | None:
+        value = self._transaction.db.execute(
+            "SELECT tenant, name, job_id, mark FROM names WHERE tenant = ? AND name = ?", key
+        ).fetchone()
+        return None if value is None else NameRow(*value)
+
+    def _put(self, row: NameRow) -> NameRow | None:
+        existing = self._find(row.key)
+        if existing is None:
+            self._transaction.begin()
+            self._transaction.db.execute("INSERT INTO names VALUES (?, ?, ?, ?)", row)
+        return None if existing == row else existing
+
+    def _replace(self, old: NameRow, new: NameRow) -> bool:
+        existing = self._find(old.key)
+        if existing == old:
+            self._transaction.begin()
+            self._transaction.db.execute(
+                "UPDATE names SET job_id = ?, mark = ? WHERE tenant = ? AND name = ?",
+                (new.job_id, new.mark, *new.key),
+            )
+        return existing in (old, new)
