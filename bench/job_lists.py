@@ -188,6 +188,7 @@ def main(jobs: int, runs: int) -> None:
         fill(store, jobs, runs)
         gc.collect()
         gc.freeze()
+        gc.set_threshold(100_000, 50, 1_000)  # as on the node
         queries = queries_of(store, clock)
         lists: list[tuple[str, JobQuery, int, int | None]] = [
             (f"{sort.value}: {name}", JobQuery(filters, sort), DEFAULT_PAGE_SIZE, None)

@@ -69,6 +69,12 @@ def test_job_filters_combine(api: Api, prefix: str) -> None:
     creator = api.get(f"/jobs/{api.create(**NEVER_SOON)['job_id']}")["created_by"]
     assert len(names(api, **everything, created_by=creator)) == NAMES
     assert names(api, **everything, created_by="unknown-caller") == []
+    assert names(api, name=f"{prefix}-07") == ["07"]
+    assert names(api, name=f"{prefix}-0") == []
+    assert names(api, text=f"{prefix}-1".upper()) == [f"{n}" for n in range(19, 9, -1)]
+    assert names(api, text=f"SUITE:{prefix}", tag="n:7") == ["07"]
+    assert len(names(api, **everything, health="NEVER_RAN")) == NAMES
+    assert names(api, **everything, health="LATE") == []
 
 
 def test_name_prefix_is_matched_literally(api: Api) -> None:
@@ -119,10 +125,26 @@ def test_page_token_is_bound_to_its_filters_and_list(api: Api, prefix: str) -> N
     assert len(more.json()["jobs"]) == 7
 
 
+def test_job_list_shows_last_outcomes_and_usual_duration(api: Api, ran: str) -> None:
+    name = api.get(f"/jobs/{ran}")["name"]
+    (job,) = api.get("/jobs", name=name, recent=30)["jobs"]
+    runs = {run["run_id"]: run for run in api.runs(ran)}
+    shown = [runs[run["run_id"]] for run in job["recent"]]
+    assert len(shown) == len(runs)
+    assert [run["status"] for run in job["recent"]] == [run["status"] for run in shown]
+    times = [run["scheduled_time"] for run in job["recent"]]
+    assert times == sorted(times, reverse=True)
+    durations = [run["duration_ms"] for run in shown if run["status"] == "SUCCESS"]
+    assert min(durations) <= job["usual_duration_ms"] <= max(durations)
+    (newest,) = api.get("/jobs", name=name, recent=1)["jobs"]
+    assert newest["recent"] == job["recent"][:1]
+
+
 @pytest.fixture(scope="module")
 def ran(shared: Api, target: Target) -> str:
     """Return a job with 7 run-now requests and 5 backfilled runs, of which one failed."""
     job = shared.create(
+        name=unique("ran"),
         schedule_type="INTERVAL",
         interval_seconds=3600,
         start_time="2026-01-01T00:00:00Z",
