@@ -8,10 +8,13 @@ import pytest
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
+from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.dispatch import late_timers, reconciler
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
+from punctual.engine.queries.filters import RunFilters
+from punctual.engine.queries.slices import finish
 from punctual.lambdas.status.handler import build_handler
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_faults import lost_answers
@@ -66,6 +69,22 @@ def test_walk_without_finds_is_logged_as_complete(deployed: Dispatch) -> None:
     assert progress(deployed).is_complete
     assert deployed.telemetry.problem_names == []
     assert deployed.telemetry.latest[Metric.RECONCILER_FINDS] == 0
+
+
+def test_run_that_lives_longer_than_an_hour_is_listed_again(deployed: Dispatch) -> None:
+    """The status function saw nothing of this run, or its entry has expired."""
+    key = deployed.submit(schedule_type="IMMEDIATE")
+
+    def listed() -> list[tuple[str, RunStatus]]:
+        now = deployed.clock.now
+        page = finish(deployed.aws.lists.page("acme", RunFilters(), 10, None, now))
+        return [(view.job_id, view.run.status) for view in page.items]
+
+    assert listed() == []
+    deployed.clock.set(after(7_200))
+    walk(deployed)
+    assert listed() == [(key.job_id, RunStatus.QUEUED)]
+    assert dict(deployed.telemetry.events)["long_lived_runs_listed"] == {"number": 1}
 
 
 def test_missing_timer_is_put_again_and_logged(deployed: Dispatch) -> None:

@@ -94,7 +94,8 @@ class ReconcilerRun:
         recount = Recount(self._counters, progress.started_at, progress.packed_counts)
         if not progress.states_done:
             page = self._reconciler.step(progress.state_cursor)
-            self._run_list.write_long_lived(page.states, now)
+            if (number := self._run_list.write_long_lived(page.states, now)) > 0:
+                self._log("long_lived_runs_listed", number=number)
             recount.add(page.states, [key.tenant for key, _ in page.unreadable_jobs], now)
             if page.repaired_keys:
                 jobs = [f"{key.tenant}/{key.job_id}" for key in page.repaired_keys]

@@ -55,8 +55,8 @@ class RunListWriter:
         )
         return dict(zip(last_changes, rows, strict=True))
 
-    def write_long_lived(self, states: Sequence[JobState], now: datetime) -> None:
-        """Write the entries of live runs again, before they expire.
+    def write_long_lived(self, states: Sequence[JobState], now: datetime) -> int:
+        """Write the entries of live runs again, before they expire. Return their number.
 
         The stream has told of a run once, when it last changed. A younger run needs no second
         entry.
@@ -69,7 +69,7 @@ class RunListWriter:
             if run.changed_at <= now - LONG_LIVED_RUN_AGE
         ]
         if not long_lived:
-            return
+            return 0
         labels = self._load_labels(state for state, _ in long_lived)
         self._run_list.append(
             [
@@ -77,6 +77,7 @@ class RunListWriter:
                 for state, run in long_lived
             ]
         )
+        return len(long_lived)
 
     def _load_labels(self, states: Iterable[JobState]) -> Mapping[JobKey, JobLabel]:
         """Return the labels of these jobs by their definitions in force."""
