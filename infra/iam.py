@@ -140,9 +140,7 @@ def authorizer(data: DataArns, secrets: Sequence[str]) -> list[Right]:
     """Return rights on the token rows of the control table only."""
     return [
         Right(("ssm:GetParameter",), tuple(secrets)),
-        _dynamodb(data.control, "GetItem", "UpdateItem")._replace(
-            key_patterns=(f"{TOKEN_KEY_PREFIX}*",)
-        ),
+        _rows(data, f"{TOKEN_KEY_PREFIX}*", "GetItem", "UpdateItem"),
     ]
 
 
@@ -163,6 +161,7 @@ def job_service(
         _dynamodb(data.control, "DeleteItem")._replace(key_patterns=(SECRET_LIST_KEY_PATTERN,)),
         Right(("ssm:PutParameter", "ssm:DeleteParameter"), tuple(secrets), "tenants name secrets"),
         _rows(data, ARTIFACT_USES_KEY_PATTERN, "BatchWriteItem"),
+        _list_rows(data, ListKind.FAILURES, "BatchGetItem", "PutItem"),
         _dynamodb(data.audit, "PutItem"),  # changes of tokens, and reads of webhook secrets
         Right(("ssm:GetParameter",), (token_key, webhook_key)),
         _read_blobs(data, PAYLOADS_PREFIX, ARTIFACT_PREFIX),
@@ -312,6 +311,7 @@ def status(data: DataArns, failure_queue: str, has_quotas: bool) -> list[Right]:
         _sqs((failure_queue,), "SendMessage"),
         _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
         _list_rows(data, ListKind.JOBS, "BatchGetItem", "UpdateItem"),
+        _list_rows(data, ListKind.FAILURES, "BatchGetItem", "PutItem"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "UpdateItem"),
         _dynamodb(data.control, "PutItem", "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),

@@ -219,8 +219,12 @@ def _read_everything(api: Gateway, jobs: list[str]) -> None:
         "/health",
         "/schedules/upcoming",
         "/forecast",
+        "/overview",
     ):
         assert api.get(target).status == 200, target
+    failures = api.get("/failures").json["failures"]
+    known = api.post(f"/failures/{failures[0]['failure_id']}/acknowledge", {"note": "known"})
+    assert known.status == 200
     preview = {"schedule_type": "CRON", "cron_expression": "0 9 * * *"}
     assert api.post("/schedules/preview", preview).status == 200
     assert api.post("/schedules/diff", {"before": jobs[0], "after": preview}).status == 200

@@ -2,14 +2,7 @@
 
 import pytest
 
-from tests.support.acceptance.contract import (
-    NEVER_SOON,
-    Api,
-    Json,
-    eventually,
-    runs_on_node,
-    script,
-)
+from tests.support.acceptance.contract import NEVER_SOON, Api, Json, eventually, script
 
 
 def of_job(api: Api, job_id: str) -> list[Json]:
@@ -18,9 +11,6 @@ def of_job(api: Api, job_id: str) -> list[Json]:
 
 @pytest.mark.needs("script")
 def test_failure_is_open_until_a_run_succeeds(api: Api) -> None:
-    if not runs_on_node(api):
-        assert api("GET", "/failures").status_code == 422  # not on AWS yet
-        return
     job_id = api.create(**NEVER_SOON, task=script("exit 3"), max_retries=0)["job_id"]
     first = api.ended(api.run_now(job_id))
     (failure,) = eventually(lambda: of_job(api, job_id))
@@ -35,3 +25,12 @@ def test_failure_is_open_until_a_run_succeeds(api: Api) -> None:
     api.ended(api.run_now(job_id))
     eventually(lambda: not of_job(api, job_id))
     assert api("POST", path, {}).status_code == 404
+
+
+def test_overview_is_one_sentence_of_its_facts(api: Api) -> None:
+    api.create(**NEVER_SOON)
+    overview = api.get("/overview")
+    assert overview["sentence"] == " ".join(fact["text"] for fact in overview["facts"])
+    jobs = next(fact for fact in overview["facts"] if fact["code"] == "JOBS")
+    assert jobs["text"].startswith(f"{jobs['count']:,} job")
+    assert (overview["since"] is None) >= (overview["verdict"] == "OK")

@@ -14,6 +14,7 @@ from punctual.aws.dynamodb.control.artifacts import DynamoArtifacts
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions, DynamoReceipts
 from punctual.aws.dynamodb.history.history import DynamoHistory
 from punctual.aws.dynamodb.jobs.states import DynamoJobStates
+from punctual.aws.dynamodb.lists.failures import DynamoFailures
 from punctual.aws.dynamodb.lists.names import DynamoJobNames
 from punctual.aws.dynamodb.lists.runs import TenantRunList
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
@@ -74,6 +75,7 @@ class AwsPorts:
     audit_log: DynamoAudit
     artifacts: DynamoArtifacts
     job_names: DynamoJobNames
+    failures: DynamoFailures
 
 
 def build_aws_ports(
@@ -108,4 +110,5 @@ def build_aws_ports(
         audit_log=DynamoAudit(dynamo, settings.audit_table),
         artifacts=DynamoArtifacts(dynamo, settings.control_table, clock),
         job_names=DynamoJobNames(dynamo, settings.lists_table),
+        failures=DynamoFailures(dynamo, settings.lists_table, settings.list_slots, clock),
     )

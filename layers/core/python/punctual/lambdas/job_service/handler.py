@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from punctual.aws.secret_store import SsmSecretStore
 from punctual.engine.commands.artifacts import Artifacts
+from punctual.engine.commands.failures import FailureCommands
 from punctual.engine.commands.job_names import JobNames
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.secrets import Secrets
@@ -96,6 +97,9 @@ def build_write_api(runtime: Runtime) -> Any:
         webhook_secret=WebhookSecretReader(read_secret, runtime.ports.audit_log).read,
         secrets=_build_secrets(runtime),
         artifacts=artifacts,
+        failures=FailureCommands(
+            runtime.ports.failures, runtime.ports.job_states, runtime.ports.audit_log
+        ),
     )
     groups = (
         JobWriteRoutes(services),

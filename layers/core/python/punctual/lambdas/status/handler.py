@@ -31,6 +31,7 @@ from punctual.lambdas.status.change_feed import ChangeFeedWriter
 from punctual.lambdas.status.changes import Changes, compare_states, ended_claims
 from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.lambdas.status.events import build_events, stop_events
+from punctual.lambdas.status.failures import FailureWriter
 from punctual.lambdas.status.job_list import JobListWriter
 from punctual.lambdas.status.run_list import RunListWriter
 from punctual.lambdas.telemetry import Telemetry
@@ -55,6 +56,7 @@ class StatusHandler:
         job_list: JobListWriter,
         run_list: RunListWriter,
         change_feed: ChangeFeedWriter,
+        failures: FailureWriter,
         job_data: JobData,
         tenant_counters: Counters,
         audit: DynamoAudit,
@@ -69,6 +71,7 @@ class StatusHandler:
         self._job_list = job_list
         self._run_list = run_list
         self._change_feed = change_feed
+        self._failures = failures
         self._job_data = job_data
         self._counters = tenant_counters
         self._audit = audit
@@ -139,7 +142,8 @@ class StatusHandler:
     def _apply(self, changes: Sequence[RecordChanges]) -> None:
         now = self._clock()
         self._append_audit([record for record, _ in changes if record.note is not None])
-        self._job_list.write_changes(changes, now)
+        failing_jobs = self._job_list.write_changes(changes, now)
+        self._failures.write_changes(changes, failing_jobs, now)
         self._mark_payloads(changes)
         run_rows = self._run_list.write_changes(changes, now)
         self._change_feed.write(changes, run_rows, now)
@@ -253,6 +257,7 @@ def build_handler(runtime: Runtime) -> StatusHandler:
             ),
             definitions,
         ),
+        failures=FailureWriter(runtime.ports.failures, runtime.ports.history),
         job_data=JobData(runtime.dynamo, settings.jobs_table),
         tenant_counters=Counters(runtime.dynamo, settings.control_table),
         audit=runtime.ports.audit_log,

@@ -30,7 +30,10 @@ class JobListWriter:
         self._job_rows = job_rows
         self._definitions = definitions
 
-    def write_changes(self, changes: Sequence[tuple[Record, Changes]], now: datetime) -> None:
+    def write_changes(
+        self, changes: Sequence[tuple[Record, Changes]], now: datetime
+    ) -> frozenset[JobKey]:
+        """Write the rows. Return the jobs with a mark of an open failure in a row that was read."""
         changes_by_job: dict[JobKey, _JobChange] = {}
         for record, job_changes in changes:
             state = record.new
@@ -43,10 +46,11 @@ class JobListWriter:
             earlier = changes_by_job.get(key)
             changes_by_job[key] = change if earlier is None else _joined(earlier, change)
         visible = {key: change for key, change in changes_by_job.items() if change.is_visible}
-        if visible:
-            self._write(visible, now)
+        return self._write(visible, now) if visible else frozenset()
 
-    def _write(self, changes_by_job: Mapping[JobKey, _JobChange], now: datetime) -> None:
+    def _write(
+        self, changes_by_job: Mapping[JobKey, _JobChange], now: datetime
+    ) -> frozenset[JobKey]:
         """Write the rows of jobs that have not expired.
 
         A job without its definition stays in the list, so that the list reports it.
@@ -68,7 +72,7 @@ class JobListWriter:
             )
             for key, change in changes_by_job.items()
         ]
-        self._job_rows.write(
+        return self._job_rows.write(
             [row for row in row_changes if row.expires_at is None or row.expires_at > now]
         )
 

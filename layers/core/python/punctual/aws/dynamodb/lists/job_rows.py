@@ -24,6 +24,7 @@ from punctual.engine.ports.rows import JobKey
 
 MAX_MERGE_TRIES = 5  # writes of one row until its outcomes include those of other writers
 OUTCOMES_ATTR = "outcomes"
+FAILURES_ATTR = "failing"  # set while the job has an open failure
 HELD_ATTR = "held"  # set if an executor holds a run of the job
 
 
@@ -67,8 +68,10 @@ class JobRows:
             for stored in [parse_job_row(item)]
         }
 
-    def write(self, changes: Sequence[JobRowChange]) -> None:
+    def write(self, changes: Sequence[JobRowChange]) -> frozenset[JobKey]:
         """Write each row unless a later version stands there. Merge the outcomes in any case.
+
+        Return the jobs with a mark of an open failure, of those with a row that was read.
 
         1. A change without outcomes leaves those of the row as they are.
         2. A change with outcomes reads the row, and writes if its outcomes are still the same.
@@ -80,6 +83,11 @@ class JobRows:
         items = self._dynamo.read(self._table, [self.row_key(key) for key in known_keys])
         self._dynamo.pool.map(
             lambda change: self._write(change, items.get(self.row_key(change.key), {})), changes
+        )
+        return frozenset(
+            change.key
+            for change in changes
+            if FAILURES_ATTR in items.get(self.row_key(change.key), {})
         )
 
     def delete(self, job_keys: Sequence[JobKey]) -> None:

@@ -1,0 +1,246 @@
+"""The open failures of jobs: one row for each job, with all of its kinds of errors.
+
+The list row of a job holds a mark while failures are open. So a success knows without a read
+whether there is something to close. The mark is set before the row, and removed after it.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import Item, to_attribute
+from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout
+from punctual.aws.dynamodb.lists.job_rows import FAILURES_ATTR, is_expired_item
+from punctual.aws.dynamodb.lists.keys import (
+    ListKind,
+    list_partition,
+    list_partitions,
+    list_slot_of,
+)
+from punctual.domain.errors import Unavailable
+from punctual.domain.failures import (
+    Acknowledgement,
+    EndedRun,
+    Failure,
+    after_run,
+    parse_failure_id,
+)
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.lists.failures import (
+    MAX_COUNTED_FAILURES,
+    FailureCounts,
+    FailurePage,
+)
+from punctual.engine.ports.rows import JobKey
+from punctual.engine.queries.cursor import time_in_cursor
+
+MAX_FAILURE_TRIES = 5  # writes of one row against other writers
+FAILURE_PAGE_ROWS = 1_000  # rows of one read
+MAX_FAILURE_READS = 4  # of each slot, for one answer
+CLOSED_ROW_RETENTION = timedelta(days=15)  # an empty row knows which changes it includes
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Failure]).decode
+
+
+class FailureChange(NamedTuple):
+    """What one version of a job state says about the failures of its job."""
+
+    version: int
+    runs: Sequence[EndedRun] = ()
+    is_cancelled: bool = False
+    expires_at: datetime | None = None  # of the job
+
+
+class _Row(NamedTuple):
+    version: int = 0
+    failures: Sequence[Failure] = ()
+    expires: int | None = None
+
+
+class DynamoFailures:
+    def __init__(self, dynamo: DynamoClient, table: str, slots: int, clock: Clock) -> None:
+        self._dynamo = dynamo
+        self._table = table
+        self._slots = slots
+        self._clock = clock
+
+    def page(self, tenant: str, limit: int, after: tuple[str, ...] | None) -> FailurePage:
+        """Return a page. Of a tenant with tens of thousands of failures, the order is partial."""
+        bound = None if after is None else (time_in_cursor(after[0]), *after[1:])
+        failures = [
+            (failure.last_at, failure.job_id, failure.kind, failure)
+            for failure in self._read_all(tenant)
+        ]
+        coming = sorted(
+            (entry for entry in failures if bound is None or entry[:3] < bound),
+            key=lambda entry: entry[:3],
+            reverse=True,
+        )
+        shown = [failure for *_, failure in coming[:limit]]
+        if len(coming) <= limit:
+            return FailurePage(shown, None)
+        last = shown[-1]
+        return FailurePage(shown, (last.last_at.isoformat(), last.job_id, last.kind))
+
+    def find(self, tenant: str, failure_id: str) -> Failure | None:
+        key = JobKey(tenant, parse_failure_id(failure_id)[0])
+        row = _parse(self._read(key), self._clock())
+        return _find(row, failure_id)
+
+    def acknowledge(
+        self, tenant: str, failure_id: str, acknowledgement: Acknowledgement
+    ) -> Failure | None:
+        key = JobKey(tenant, parse_failure_id(failure_id)[0])
+        item, now = self._read(key), self._clock()
+        for _ in range(MAX_FAILURE_TRIES):
+            row = _parse(item, now)
+            known = _find(row, failure_id)
+            if known is None:
+                return None
+            failure = replace(known, acknowledged=acknowledgement)
+            others = [other for other in row.failures if other is not known]
+            changed = row._replace(failures=[*others, failure])
+            failed = self._put(key, changed, item, now)
+            if failed is None:
+                return failure
+            item = failed
+        raise _contended()
+
+    def counts(self, tenant: str) -> FailureCounts:
+        failures = self._read_all(tenant)[:MAX_COUNTED_FAILURES]
+        known = [failure.first_at for failure in failures if failure.acknowledged is not None]
+        unknown = [failure.first_at for failure in failures if failure.acknowledged is None]
+        return FailureCounts(
+            len(known), len(unknown), min(known, default=None), min(unknown, default=None)
+        )
+
+    def apply(self, changes_by_job: Mapping[JobKey, Sequence[FailureChange]]) -> None:
+        """Bring the rows of these jobs up to date. Changes that a row includes are left out."""
+        items = self._dynamo.read(self._table, [self._row_key(key) for key in changes_by_job])
+        self._dynamo.pool.map(
+            lambda key: self._apply(key, changes_by_job[key], items.get(self._row_key(key), {})),
+            list(changes_by_job),
+        )
+
+    def _apply(self, key: JobKey, changes: Sequence[FailureChange], item: Item) -> None:
+        now = self._clock()
+        for _ in range(MAX_FAILURE_TRIES):
+            row = _parse(item, now)
+            changed = _after(key, row, changes)
+            if changed.failures and not row.failures:
+                self._mark(key, has_failures=True)
+            failed = None
+            if (changed.failures, changed.expires) != (row.failures, row.expires):
+                failed = self._put(key, changed, item, now)
+            if failed is None:
+                if not changed.failures:
+                    self._mark(key, has_failures=False)
+                return
+            item = failed
+        raise _contended()
+
+    def _put(self, key: JobKey, row: _Row, stored: Item, now: datetime) -> Item | None:
+        """Put the row if it is still the stored one. Return the present row if it is not."""
+        expires = row.expires
+        if not row.failures:
+            expires = keys.to_ttl(now + CLOSED_ROW_RETENTION)
+        item = {
+            **self._row_key(key).item(),
+            **keys.ROW_LAYOUT_ATTRIBUTE,
+            keys.VERSION_ATTR: to_attribute(row.version),
+            keys.DATA_ATTR: to_attribute(_encode(list(row.failures))),
+        }
+        if expires is not None:
+            item[keys.TTL] = to_attribute(expires)
+        failed = self._dynamo.put_if(self._table, item, _is_still(stored))
+        if failed is None or dict(failed.item) == item:
+            return None
+        return dict(failed.item)
+
+    def _mark(self, key: JobKey, has_failures: bool) -> None:
+        """Set or remove the mark in the row of the job's list, if there is one."""
+        slot = list_slot_of(key.job_id, self._slots)
+        row_key = keys.RowKey(
+            list_partition(key.tenant, ListKind.JOBS, slot), keys.escape(key.job_id)
+        )
+        names = {"#key": keys.PK, "#open": FAILURES_ATTR}
+        if has_failures:
+            condition = Condition(
+                "attribute_exists(#key)", "SET #open = :open", names, {":open": to_attribute(1)}
+            )
+        else:
+            expression = "attribute_exists(#key) AND attribute_exists(#open)"
+            condition = Condition(expression, "REMOVE #open", names)
+        self._dynamo.update_if(self._table, row_key, condition)
+
+    def _read(self, key: JobKey) -> Item:
+        row_key = self._row_key(key)
+        return self._dynamo.read(self._table, [row_key]).get(row_key, {})
+
+    def _read_all(self, tenant: str) -> list[Failure]:
+        """Return the failures of the first rows of each slot. The slots are read in parallel."""
+        now = self._clock()
+        partitions = list_partitions(tenant, ListKind.FAILURES, self._slots)
+        rows = self._dynamo.pool.map(lambda partition: self._read_slot(partition, now), partitions)
+        return [failure for failures in rows for failure in failures]
+
+    def _read_slot(self, partition: str, now: datetime) -> list[Failure]:
+        pages = self._dynamo.pages(self._table, KeyRange(partition), FAILURE_PAGE_ROWS)
+        return [
+            failure
+            for items, _ in islice(pages, MAX_FAILURE_READS)
+            for item in items
+            for failure in _parse(item, now).failures
+        ]
+
+    def _row_key(self, key: JobKey) -> keys.RowKey:
+        slot = list_slot_of(key.job_id, self._slots)
+        partition = list_partition(key.tenant, ListKind.FAILURES, slot)
+        return keys.RowKey(partition, keys.escape(key.job_id))
+
+
+def _after(key: JobKey, row: _Row, changes: Sequence[FailureChange]) -> _Row:
+    for change in changes:
+        if change.version <= row.version:
+            continue
+        failures = row.failures
+        for ended in change.runs:
+            failures = after_run(failures, key.job_id, ended)
+        if change.is_cancelled:
+            failures = ()
+        expires = None if change.expires_at is None else keys.to_ttl(change.expires_at)
+        row = _Row(change.version, list(failures), expires if failures else None)
+    return row
+
+
+def _parse(item: Item, now: datetime) -> _Row:
+    if not item or is_expired_item(item, now):
+        return _Row()
+    check_layout(item)
+    failures = _decode(bytes(item[keys.DATA_ATTR]["B"]))
+    expires = int(item[keys.TTL]["N"]) if failures and keys.TTL in item else None
+    return _Row(int(item[keys.VERSION_ATTR]["N"]), failures, expires)
+
+
+def _find(row: _Row, failure_id: str) -> Failure | None:
+    return next((failure for failure in row.failures if failure.failure_id == failure_id), None)
+
+
+def _is_still(stored: Item) -> Condition:
+    if not stored:
+        return Condition("attribute_not_exists(#key)", names={"#key": keys.PK})
+    return Condition(
+        "#version = :version AND #data = :data",
+        names={"#version": keys.VERSION_ATTR, "#data": keys.DATA_ATTR},
+        values={":version": stored[keys.VERSION_ATTR], ":data": stored[keys.DATA_ATTR]},
+    )
+
+
+def _contended() -> Unavailable:
+    return Unavailable("The failures of a job changed at each try to write them: try again.")

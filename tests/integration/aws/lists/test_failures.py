@@ -1,0 +1,231 @@
+"""Open failures on DynamoDB: right after replays and crashes at any call, and few calls."""
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from punctual.aws.dynamodb.lists.failures import FailureChange
+from punctual.aws.dynamodb.lists.job_rows import FAILURES_ATTR, JobRows
+from punctual.aws.dynamodb.stream_records import parse_record
+from punctual.domain.errors import Unavailable
+from punctual.domain.failures import Acknowledgement, EndedRun, Failure, after_run
+from punctual.domain.job_state import JobState, JobStatus, ScheduleKind
+from punctual.domain.run import Run, RunStatus, Trigger
+from punctual.engine.ports.lists.failures import FailureCounts
+from punctual.engine.ports.rows import Detail, JobKey
+from punctual.lambdas.status.changes import compare_states
+from punctual.lambdas.status.definitions import DefinitionCache
+from punctual.lambdas.status.failures import FailureWriter
+from punctual.lambdas.status.job_list import JobListWriter
+from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.aws.stream_records import Stream
+from tests.support.builders import (
+    JOB,
+    NOON,
+    ManualClock,
+    a_definition_row,
+    a_job_state,
+    a_row,
+    a_run,
+    after,
+    an_id,
+)
+
+KEY = JobKey("acme", JOB)
+CRON = ScheduleKind.CRON
+ACKNOWLEDGEMENT = Acknowledgement("ann", NOON, "known")
+
+
+class Crashed(BaseException):
+    """The environment is gone. No code can catch this."""
+
+
+class Lists:
+    """The writers of list rows and failures over moto, with a crash at a chosen call."""
+
+    def __init__(self, aws: Moto, clock: ManualClock) -> None:
+        self.aws, self.clock = aws, clock
+        self.stream = Stream(aws)
+        ports = aws.ports
+        ports.job_states.put_definitions([a_definition_row(JOB)])
+        self.crash_in: int | None = None
+        rows = JobRows(ports.job_states._dynamo, aws.settings.lists_table, 4, clock)
+        self.failures = ports.failures
+        self._job_list = JobListWriter(rows, DefinitionCache(ports.job_states))
+        self._writer = FailureWriter(ports.failures, ports.history)
+        aws.clients.dynamodb.meta.events.register("before-call.dynamodb.*", self._call)
+
+    def _call(self, **_: Any) -> None:
+        if self.crash_in is not None:
+            self.crash_in -= 1
+            if self.crash_in < 0:
+                self.crash_in = None
+                raise Crashed
+
+    def follow(self, records: Sequence[Any]) -> None:
+        parsed = [parse_record(record) for record in records]
+        changes = [(record, compare_states(record.old, record.new)) for record in parsed if record]
+        now = self.clock()
+        self._writer.write_changes(changes, self._job_list.write_changes(changes, now), now)
+
+    def change(self, *states: JobState | None) -> None:
+        for old, new in pairwise(states):
+            self.follow([self.stream.of(old, new)])
+
+    def record_run(self, run: Run, error: str = "it broke") -> None:
+        self.aws.ports.history.put_runs(
+            [a_row(run.run_id, run=run, detail=Detail(error=error, exit_code=3))]
+        )
+
+    def open_failures(self, tenant: str = "acme") -> list[Failure]:
+        return list(self.failures.page(tenant, 200, None).failures)
+
+    def has_mark(self) -> bool:
+        return any(FAILURES_ATTR in row for row in self.aws.rows("lists"))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOON)
+
+
+@pytest.fixture
+def lists(clock: ManualClock) -> Iterator[Lists]:
+    with moto(clock) as aws:
+        yield Lists(aws, clock)
+
+
+def ended(number: int, status: str = "FAILED", **fields: Any) -> Run:
+    """Return a run that ended `number` minutes after noon."""
+    at = after(60 * number)
+    values = {"token": 3, "scheduled_at": at, "due_at": at, "attempt_at": at, "ended_at": at}
+    return a_run(an_id(number), RunStatus(status), **{**values, **fields})
+
+
+def a_state(version: int, *runs: Run, **fields: Any) -> JobState:
+    values: dict[str, Any] = {"kind": CRON, "latest_run_id": an_id(1), "next_at": after(9_000)}
+    return a_job_state(version=version, unrecorded=runs, **{**values, **fields})
+
+
+def test_failure_is_open_until_a_success(lists: Lists) -> None:
+    lists.record_run(ended(1), "no space on disk 7\nmore")
+    first, second = a_state(1), a_state(2, ended(1))
+    lists.change(None, first, second)
+    (failure,) = lists.open_failures()
+    assert (failure.error, failure.last_at, failure.count) == ("no space on disk 7", after(60), 1)
+    assert lists.has_mark()
+    third = a_state(3)
+    lists.change(second, third, a_state(4, ended(2, "SUCCESS")))
+    assert lists.open_failures() == []
+    assert not lists.has_mark()
+
+
+def test_run_that_succeeds_without_an_open_failure_costs_nothing_more(lists: Lists) -> None:
+    lists.change(None, a_state(1), a_state(2, ended(1, "SUCCESS")))
+    record = lists.stream.of(a_state(3), a_state(4, ended(2, "SUCCESS")))
+    assert lists.aws.spend(lambda: lists.follow([record])) == {"BatchGetItem": 1, "UpdateItem": 1}
+    assert not [row for row in lists.aws.rows("lists") if "#failures#" in row["pk"]["S"]]
+
+
+def test_requested_success_of_a_one_time_job_closes_its_failure(lists: Lists) -> None:
+    one_time = {"kind": ScheduleKind.IMMEDIATE, "next_at": None}
+    failed = a_state(2, ended(1), **one_time, status=JobStatus.COMPLETED, ended_at=after(60))
+    lists.change(None, a_state(1, **one_time), failed)
+    assert len(lists.open_failures()) == 1
+    retried = ended(2, "SUCCESS", trigger=Trigger.RETRY)
+    lists.change(failed, a_state(3, **one_time), a_state(4, retried, **one_time))
+    assert lists.open_failures() == []
+
+
+def test_cancel_closes_all_failures(lists: Lists) -> None:
+    first, second = a_state(1), a_state(2, ended(1))
+    lists.change(None, first, second)
+    lists.change(second, a_state(3, status=JobStatus.CANCELLED, ended_at=after(90)))
+    assert lists.open_failures() == []
+
+
+def test_failures_expire_with_their_job(lists: Lists, clock: ManualClock) -> None:
+    over = a_state(2, ended(1), status=JobStatus.COMPLETED, ended_at=after(60))
+    lists.change(None, a_state(1), over)
+    assert len(lists.open_failures()) == 1
+    clock.set(after(31 * 86_400))
+    assert lists.open_failures() == []
+    assert lists.failures.counts("acme") == FailureCounts()
+
+
+def test_end_of_a_recurring_job_lets_its_failures_expire(lists: Lists, clock: ManualClock) -> None:
+    failed = a_state(2, ended(1))
+    over = a_state(3, status=JobStatus.COMPLETED, ended_at=after(90))
+    lists.change(None, a_state(1), failed, over)
+    assert len(lists.open_failures()) == 1
+    clock.set(after(31 * 86_400))
+    assert lists.open_failures() == []
+
+
+def test_acknowledgement_survives_further_failures(lists: Lists) -> None:
+    states = [None, a_state(1), a_state(2, ended(1)), a_state(3), a_state(4, ended(2))]
+    lists.change(*states[:3])
+    failure_id = lists.open_failures()[0].failure_id
+    assert lists.failures.acknowledge("umbrella", failure_id, ACKNOWLEDGEMENT) is None
+    known = lists.failures.acknowledge("acme", failure_id, ACKNOWLEDGEMENT)
+    assert known is not None
+    lists.change(*states[2:])
+    (failure,) = lists.open_failures()
+    assert (failure.acknowledged, failure.count) == (ACKNOWLEDGEMENT, 2)
+    assert lists.failures.find("acme", failure_id) == failure
+    assert lists.failures.counts("acme") == FailureCounts(1, 0, after(60), None)
+    assert lists.open_failures("umbrella") == []
+
+
+def test_pages_follow_the_order_over_all_slots(lists: Lists) -> None:
+    for number in range(1, 24):
+        run = ended(number)
+        lists.failures.apply(
+            {JobKey("acme", an_id(100 + number)): [FailureChange(1, [EndedRun(run, "a")])]}
+        )
+    shown: list[Failure] = []
+    cursor = None
+    for _ in range(9):
+        page = lists.failures.page("acme", 5, cursor)
+        assert len(page.failures) <= 5
+        shown += page.failures
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert [failure.last_at for failure in shown] == [after(60 * n) for n in range(23, 0, -1)]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_failures_are_the_same_after_crashes_and_replays(lists: Lists, seed: int) -> None:
+    """Batches repeat after crashes at any call. The stream keeps the order of one job."""
+    chance = random.Random(seed)
+    states: list[JobState | None] = [None, a_state(1)]
+    expected: Sequence[Failure] = []
+    for number in range(1, chance.randint(2, 14)):
+        run = ended(number, chance.choice(("FAILED", "TIMED_OUT", "SUCCESS", "SKIPPED")))
+        error = chance.choice(("a", "b", "row 7"))
+        if run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT):
+            lists.record_run(run, error)
+        expected = after_run(expected, JOB, EndedRun(run, error, 3))
+        version = len(states)
+        states += [a_state(version, run), a_state(version + 1)]
+    records = [lists.stream.of(old, new) for old, new in pairwise(states)]
+    start = 0
+    while start < len(records):
+        size = chance.randint(1, 5)
+        for _ in range(chance.choice((1, 1, 2))):
+            lists.crash_in = chance.choice((None, 0, 1, 2, 3, 4))
+            for _ in range(9):
+                try:
+                    lists.follow(records[start : start + size])
+                    break
+                except (Crashed, Unavailable):
+                    continue
+            lists.crash_in = None
+        start += size
+    by_kind = {failure.kind: failure for failure in lists.open_failures()}
+    assert by_kind == {failure.kind: failure for failure in expected}
+    assert lists.has_mark() == bool(expected)
