@@ -10,6 +10,7 @@ from pathlib import Path
 import uvloop
 
 from bench import next_time
+from bench.followers import follower_figures
 from bench.running import RunningNode, run_node
 from bench.scenarios import (
     Figure,
@@ -102,7 +103,9 @@ async def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--million", action="store_true", help="also with a million stored jobs")
     parser.add_argument("--seconds", type=int, default=30, help="seconds of the steady load")
-    parser.add_argument("--only", default="", help="next, submit, time, kill, idle or million")
+    parser.add_argument(
+        "--only", default="", help="next, submit, time, follow, kill, idle or million"
+    )
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()}, {os.cpu_count()} cores, fsync on", flush=True)
     with tempfile.TemporaryDirectory(prefix="punctual-bench-", dir=".") as folder_name:
@@ -115,6 +118,9 @@ async def main() -> None:
         if options.only in ("", "time"):
             with run_node(folder / "time") as node:
                 print_figures(await measure_lateness(node, options.seconds))
+        if options.only in ("", "follow"):
+            with run_node(folder / "follow") as node:
+                print_figures(await follower_figures(node, min(options.seconds, 15)))
         if options.only in ("", "kill"):
             print_figures([await measure_kill(folder / "kill-event", 5_000, None)])
             async with slow_api(0.1) as task:

@@ -60,6 +60,8 @@ class _AnswerReader(asyncio.Protocol):
         self.transport = None
         if self._answer is not None:
             answer, self._answer = self._answer, None
+            if answer.cancelled():
+                return
             answer.set_exception(error or ConnectionResetError("the node closed the connection"))
 
 

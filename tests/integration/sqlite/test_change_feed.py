@@ -11,6 +11,7 @@ from punctual.domain.job_state import JobStatus, Rules
 from punctual.domain.run import RunStatus, WaitingRun
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.lists.change_feed import ChangeFilters, ChangeKind, ChangePage
+from punctual.engine.queries import changes
 from punctual.engine.queries.changes import ChangeQueries, ChangesSince
 from punctual.engine.queries.slices import finish
 from punctual.node.sqlite.lists import change_feed
@@ -260,7 +261,8 @@ def test_size_of_the_feed_is_bounded_and_the_rest_is_a_gap(tmp_path: Path) -> No
 
 
 def test_long_page_goes_on_from_its_cursor(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_feed, "MAX_CHANGES_PER_ANSWER", 3)
+    monkeypatch.setattr(change_feed, "CHANGES_PER_READ", 2)
+    monkeypatch.setattr(changes, "MAX_CHANGES_PER_ANSWER", 3)
     cursor = read(store, None).cursor
     for number in range(10, 20):
         create_job(store, an_id(number))

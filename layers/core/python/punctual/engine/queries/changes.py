@@ -11,6 +11,7 @@ from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.change_feed import (
+    MAX_CHANGES_PER_ANSWER,
     MAX_SHOWN_RUN_IDS,
     Change,
     ChangeFeed,
@@ -23,8 +24,7 @@ from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.engine.queries.runs.job_labels import JobLabels, load_readable_states
 from punctual.engine.queries.slices import Sliced
 
-CHANGES_PER_STEP = 50  # loaded in a step of about a millisecond
-MAX_READS_PER_ANSWER = 8  # reads without a match, after which an empty answer goes out
+CHANGES_PER_STEP = 20  # loaded in a step of half a millisecond
 
 _STATUSES_WITHOUT_NEXT_RUN = frozenset({JobStatus.PAUSED, JobStatus.COMPLETED, JobStatus.CANCELLED})
 
@@ -59,19 +59,21 @@ class ChangeQueries:
         `is_known` is False for a cursor that cannot be decoded.
         """
         start = self._feed.now(now)  # read first, so that no change falls between
-        page = None if cursor is None else self._feed.read(tenant, cursor, filters, now)
-        yield
-        if page is None:
-            return self._begin(tenant, start, cursor is not None or not is_known, now)
-        for _ in range(MAX_READS_PER_ANSWER):
-            if page.changes or not page.has_more:
-                break
+        if cursor is None:
+            return self._begin(tenant, start, not is_known, now)
+        found: list[Change] = []
+        page = ChangePage((), cursor, has_more=True)
+        for _ in range(self._feed.reads_per_answer):
             next_page = self._feed.read(tenant, page.cursor, filters, now)
             if next_page is None:
                 return self._begin(tenant, start, True, now)
             page = next_page
+            found += page.changes
             yield
-        changes = yield from self._loaded(tenant, _last_of_each_job(page.changes), now)
+            if not page.has_more or len(found) >= MAX_CHANGES_PER_ANSWER:
+                break
+        changes = yield from self._loaded(tenant, _last_of_each_job(found), now)
+        page = page._replace(changes=found)
         poll_seconds = self._feed.seconds_to_next_read(tenant, page, now)
         return ChangesSince(changes, page.cursor, page.has_more, False, poll_seconds)
 

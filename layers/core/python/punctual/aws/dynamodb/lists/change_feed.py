@@ -87,6 +87,8 @@ _decode = msgspec.msgpack.Decoder(list[FeedEntry]).decode
 
 
 class DynamoChangeFeed:
+    reads_per_answer = 1  # so an answer reads at most 4 MB
+
     def __init__(
         self,
         dynamo: DynamoClient,

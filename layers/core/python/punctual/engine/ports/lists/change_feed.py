@@ -12,7 +12,7 @@ from punctual.domain.timestamps import Moment
 from punctual.engine.ports.rows import RunRow
 
 CHANGE_RETENTION = timedelta(hours=24)  # a cursor is good for so long
-MAX_CHANGES_PER_ANSWER = 500  # an answer ends with the stored row that reaches it
+MAX_CHANGES_PER_ANSWER = 500  # an answer ends with the read that reaches it
 MAX_SHOWN_RUN_IDS = 100  # live runs of one job in a change
 
 
@@ -78,6 +78,10 @@ class ChangePage(NamedTuple):
 
 class ChangeFeed(Protocol):
     """Changes of the last 24 h. Each change of a job state is in the feed at least once."""
+
+    @property
+    def reads_per_answer(self) -> int:
+        """Return how often one answer may read, to gather more changes or to find a match."""
 
     def now(self, now: datetime) -> tuple[str, ...]:
         """Return the cursor of now: every later change comes after it."""

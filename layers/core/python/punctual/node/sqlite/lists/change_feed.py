@@ -17,7 +17,6 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.lists.change_feed import (
     CHANGE_RETENTION,
-    MAX_CHANGES_PER_ANSWER,
     Change,
     ChangeFilters,
     ChangeKind,
@@ -30,14 +29,16 @@ from punctual.node.sqlite.rows import Codec, from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
 MAX_FEED_BYTES = 256 * 1024 * 1024  # the oldest rows go first
-MAX_READ_BYTES = 512 * 1024  # of one read
+MAX_READ_BYTES = 128 * 1024  # of one read, which takes about a millisecond
+CHANGES_PER_READ = 100  # a read ends with the row that reaches it
+READS_PER_ANSWER = 16
 ITEMS_PER_ROW = 128
 RUNS_PER_ITEM = 4
 CHANGE_POLL_SECONDS = 3  # for clients that do not wait
 ISSUE_STEP = timedelta(seconds=10)  # cursors of one moment are equal, so answers can be shared
 _ROW_OVERHEAD_BYTES = 200  # of a row besides its changes
 _REMOVED_ROWS_PER_COMMIT = 8
-_ROWS_PER_QUERY = 64
+_ROWS_PER_QUERY = 32
 
 R = TypeVar("R", Run, WaitingRun)
 StateChange = tuple[StoredState | None, tuple[int, StoredState]]
@@ -70,6 +71,8 @@ CommitListener = Callable[[int, Mapping[str, Sequence[Item]]], None]
 
 class SqliteChangeFeed:
     """Numbers only grow, because the newest row is never removed."""
+
+    reads_per_answer = READS_PER_ANSWER
 
     def __init__(
         self, transaction: Transaction, clock: Clock, max_bytes: int = MAX_FEED_BYTES
@@ -136,7 +139,7 @@ class SqliteChangeFeed:
                     if filters.matches(change.kind, change.job_id, change.run_id)
                 ]
                 size += len(encoded)
-                if len(changes) >= MAX_CHANGES_PER_ANSWER or size >= MAX_READ_BYTES:
+                if len(changes) >= CHANGES_PER_READ or size >= MAX_READ_BYTES:
                     next_row = _LastRow(row_number, at_micros)
                     return ChangePage(changes, _cursor(next_row, now), has_more=True)
             return ChangePage(changes, _cursor(last, now))
@@ -279,21 +282,34 @@ def _add_items(
         old_runs: tuple[Run, ...] = ()
     else:
         old_runs = old.runs
-        if not (state.wait_queue or old.wait_queue or state.unrecorded or old.unrecorded):
-            runs = state.runs
-            if runs is old_runs:
-                items.append((state.job_id, state.version))
+        if not state.wait_queue and not old.wait_queue:
+            runs, job_id, version = state.runs, state.job_id, state.version
+            has_other_end = _has_other_end(old, state, history)
+            if runs is old_runs and not has_other_end:
+                items.append((job_id, version))
                 return
-            if not old_runs and len(runs) == 1:
+            if len(runs) == 1 and not has_other_end and _is_same_run(old_runs, runs[0]):
                 task_type = state.rules[runs[0].definition].task_type
-                items.append((state.job_id, state.version, (), task_type, runs))
+                items.append((job_id, version, (), task_type, runs))
                 return
-            if not runs and len(old_runs) == 1:
+            if not runs and len(old_runs) == 1 and not has_other_end:
                 run_id = old_runs[0].run_id
                 history.pop(run_id, None)
-                items.append((state.job_id, state.version, (run_id,)))
+                items.append((job_id, version, (run_id,)))
                 return
     items.extend(_compared_items(None if old is None or old.is_blank else old, state, history))
+
+
+def _is_same_run(old_runs: Sequence[Run], run: Run) -> bool:
+    """Return whether there was no run before, or this one."""
+    return not old_runs or (len(old_runs) == 1 and old_runs[0].run_id == run.run_id)
+
+
+def _has_other_end(old: JobState, state: JobState, history: Mapping[str, RunRow]) -> bool:
+    """Return whether the state holds an ended run that the history of this commit lacks."""
+    if not state.unrecorded or state.unrecorded is old.unrecorded:
+        return False
+    return any(run.run_id not in history for run in state.unrecorded)
 
 
 def _compared_items(
