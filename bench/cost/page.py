@@ -6,6 +6,7 @@ from pathlib import Path
 from bench.cost.accounts import call_seconds, sum_amounts, sum_dollars
 from bench.cost.ceiling import ceiling_section
 from bench.cost.choices import optional_settings_section
+from bench.cost.followers import followers_section
 from bench.cost.idle import (
     IdleDollars,
     MonthlyItem,
@@ -67,6 +68,7 @@ def build_document(scenes: Mapping[str, Counted]) -> str:
         *task_runs_section(read_stage("dev", read_context()["stages"]), price_list),
         *large_output_section(price_list),
         *_claims_section(),
+        *followers_section(price_list),
         *_artifacts_section(),
         *_secrets_section(),
         *_storage_section(scenes),
