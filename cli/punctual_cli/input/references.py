@@ -43,9 +43,9 @@ def find_job(client: "Punctual", reference: str) -> "Job":
     """Return the live job of a name, or the newest job if all have ended."""
     if _UUID_FORM.fullmatch(reference.lower()):
         return client.jobs.get(reference.lower())
-    namesakes = [job for job in client.jobs.list(name_prefix=reference) if job.name == reference]
-    live_jobs = [job for job in namesakes if job.status in ("SCHEDULED", "PAUSED")]
-    candidates = live_jobs or namesakes[:1]
+    candidates = list(client.jobs.list(name=reference, status=("SCHEDULED", "PAUSED"))) or list(
+        client.jobs.list(name=reference, limit=1)
+    )
     if not candidates:
         raise CommandError(
             f"There is no job {reference!r}.",

@@ -260,3 +260,13 @@ def test_notify_options_set_webhooks(program: Program) -> None:
     secret = program("webhook-secret").out.strip()
     assert secret.startswith("whsec_")
     assert program.json("webhook-secret") == {"secret": secret}
+
+
+def test_second_recurring_job_of_a_name_names_the_first(program: Program) -> None:
+    first = program.json(*NIGHTLY)["job_id"]
+    refused = program(*NIGHTLY, "--json", code=4)
+    assert refused.error["code"] == "NAME_TAKEN"
+    assert first in refused.error["message"]
+    program("jobs", "cancel", "nightly")
+    second = program.json(*NIGHTLY)["job_id"]
+    assert program.json("jobs", "show", "nightly")["job_id"] == second

@@ -7,8 +7,10 @@ import httpx
 import pytest
 
 from punctual.client import (
+    Conflict,
     Forbidden,
     Invalid,
+    NameTaken,
     NotFound,
     PreconditionFailed,
     PunctualError,
@@ -119,3 +121,13 @@ def test_schedule_preview_sends_its_start_and_count(open_client: Any) -> None:
         b'{"schedule_type":"INTERVAL","interval_seconds":3600,'
         b'"from":"2026-11-18T12:00:00+00:00","count":3}'
     )
+
+
+@both_clients
+def test_taken_name_names_its_job(open_client: Any) -> None:
+    taken = {"status": 409, "title": "Conflict", "code": "NAME_TAKEN", "job_id": ID}
+    server = Server(httpx.Response(409, json={**taken, "detail": "The name is taken."}))
+    with open_client(transport=server.transport) as access, pytest.raises(NameTaken) as refused:
+        access.do(access.client.jobs.pause(ID))
+    assert isinstance(refused.value, Conflict)
+    assert refused.value.job_id == ID

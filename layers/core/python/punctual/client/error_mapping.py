@@ -10,6 +10,7 @@ from punctual.client.errors import (
     FieldError,
     Forbidden,
     Invalid,
+    NameTaken,
     NotFound,
     PreconditionFailed,
     Problem,
@@ -37,6 +38,7 @@ _ERRORS_BY_STATUS: Mapping[int, type[PunctualError]] = {
     503: Unavailable,
     504: Unavailable,
 }
+_ERRORS_BY_CODE: Mapping[str, type[PunctualError]] = {"NAME_TAKEN": NameTaken}
 _UNCERTAIN_ADVICE = (
     "The call may have taken effect. Check before you repeat it, or repeat it with "
     "the same idempotency_key."
@@ -72,7 +74,9 @@ def error_of_problem(
     idempotency_key: str | None = None,
     attempts_text: str = "",
 ) -> PunctualError:
-    error_class = _ERRORS_BY_STATUS.get(problem.status, Refused)
+    error_class = _ERRORS_BY_CODE.get(problem.code) or _ERRORS_BY_STATUS.get(
+        problem.status, Refused
+    )
     detail = problem.detail.rstrip(".")
     sentences = [
         f"{detail}{attempts_text}"

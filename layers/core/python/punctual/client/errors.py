@@ -100,6 +100,14 @@ class Conflict(Refused):
     """The state of the job or run does not allow the call."""
 
 
+class NameTaken(Conflict):
+    """Another recurring job has the name. `job_id` is that job."""
+
+    @property
+    def job_id(self) -> str | None:
+        return None if self.problem is None else self.problem.raw.get("job_id")
+
+
 class PreconditionFailed(Refused):
     advice = "Repeat the change with the present version."
 
