@@ -84,13 +84,15 @@ def test_shown_job_can_be_sent_back_without_fields_of_the_server(client: Client)
     for body in bodies:
         shown = client.post("/v1/jobs", body).json
         sent = {name: value for name, value in shown.items() if name not in ours}
-        assert client.post("/v1/jobs", sent).status == 202
+        assert client.post("/v1/jobs", {**sent, "name": f"{body['name']} 2"}).status == 202
         answer = client.call("PUT", f"/v1/jobs/{shown['job_id']}", msgspec.json.encode(sent))
         assert (answer.status, answer.json["name"]) == (200, body["name"])
 
 
 def test_defaults_depend_on_schedule_and_delivery(client: Client) -> None:
-    shown = client.post("/v1/jobs", {**JOB, "cron_expression": "cron(0 0 * * ? *)"}).json
+    shown = client.post(
+        "/v1/jobs", {**JOB, "name": "b", "cron_expression": "cron(0 0 * * ? *)"}
+    ).json
     assert (shown["dst_gap"], shown["dst_fold"]) == ("SKIP", "FIRST")
     shown = client.post("/v1/jobs", JOB).json
     assert (shown["dst_gap"], shown["dst_fold"], shown["timezone"]) == ("NEXT", "FIRST", "UTC")
@@ -125,7 +127,8 @@ def test_key_of_one_operation_is_refused_for_another(client: Client) -> None:
 
 
 def test_batch_accepts_or_refuses_each_job_in_order(client: Client) -> None:
-    body = {"jobs": [JOB, {"name": 5}, "x", JOB]}
+    last = {**JOB, "name": "b"}
+    body = {"jobs": [JOB, {"name": 5}, "x", last]}
     answer = client.post("/v1/jobs/batch", body, idempotency_key="b")
     results = answer.json["results"]
     assert answer.status == 207
@@ -136,7 +139,7 @@ def test_batch_accepts_or_refuses_each_job_in_order(client: Client) -> None:
     assert results[2]["problem"]["errors"][0]["field"] == "jobs.2"
     again = client.post("/v1/jobs/batch", body, idempotency_key="b").json["results"]
     assert again[3]["job_id"] == results[3]["job_id"]
-    single = client.post("/v1/jobs", JOB, idempotency_key="b/3").json
+    single = client.post("/v1/jobs", last, idempotency_key="b/3").json
     assert single["job_id"] == results[3]["job_id"]
 
 
@@ -158,7 +161,7 @@ def test_malformed_batch_is_refused(client: Client, body: Any, field: str) -> No
 
 
 def test_batch_may_be_larger_than_a_single_job(client: Client) -> None:
-    jobs = [{**JOB, "payload": "x" * 200_000}] * 20
+    jobs = [{**JOB, "name": f"{n}", "payload": "x" * 200_000} for n in range(20)]
     answer = client.post("/v1/jobs/batch", {"jobs": jobs})
     assert [result["status"] for result in answer.json["results"]] == [202] * 20
     assert is_problem(client.post("/v1/jobs", {"jobs": jobs}), 413, "TOO_LARGE")
@@ -166,7 +169,7 @@ def test_batch_may_be_larger_than_a_single_job(client: Client) -> None:
 
 
 def test_lists_are_paged_newest_first(client: Client) -> None:
-    ids = [a_job(client) for _ in range(5)]
+    ids = [a_job(client, name=f"{n}") for n in range(5)]
     seen = []
     token = ""
     while True:
@@ -183,8 +186,8 @@ def test_lists_are_paged_newest_first(client: Client) -> None:
 
 
 def test_page_token_is_valid_with_another_limit(client: Client) -> None:
-    for _ in range(3):
-        a_job(client)
+    for number in range(3):
+        a_job(client, name=f"{number}")
     token = client.get("/v1/jobs?limit=1").json["next_token"]
     assert len(client.get(f"/v1/jobs?limit=200&next_token={token}").json["jobs"]) == 2
 
