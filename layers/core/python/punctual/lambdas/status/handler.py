@@ -242,7 +242,6 @@ class StatusHandler:
 
 def build_handler(runtime: Runtime) -> StatusHandler:
     settings = runtime.settings
-    definitions = DefinitionCache(runtime.ports.job_states)
     job_rows = JobRows(runtime.dynamo, settings.lists_table, settings.list_slots, runtime.clock)
     definitions = DefinitionCache(runtime.ports.job_states)
     return StatusHandler(
