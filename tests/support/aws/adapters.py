@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
 @contextmanager
 def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
     with moto(clock) as aws:
-        ports = Ports(**vars(aws.ports))
+        ports = Ports(**{port.name: getattr(aws.ports, port.name) for port in fields(Ports)})
         stream, writer = Stream(aws), build_run_list_writer(aws.ports)
 
         def settle() -> None:
