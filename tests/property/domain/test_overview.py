@@ -126,6 +126,13 @@ def test_bound_itself_is_no_cause(fields: dict[str, Any]) -> None:
     assert of(**fields).verdict is Verdict.OK
 
 
+def test_verdict_is_not_ok_and_nothing_is_on_time_where_not_all_was_read() -> None:
+    assert of(late=LateRuns(0, True)).sentence.startswith("412 jobs. ")
+    result = of(failures=OpenFailures(has_more=True))
+    assert result.verdict is Verdict.BAD
+    assert "There are more failures than were counted." in result.sentence
+
+
 def test_worst_verdict_holds_with_its_own_begin() -> None:
     failures = OpenFailures(1, 3, MINUTE_AGO, HOUR_AGO)
     result = of(failures=failures, late=LateRuns(1, False, after(-20)))

@@ -229,3 +229,35 @@ def test_failures_are_the_same_after_crashes_and_replays(lists: Lists, seed: int
     by_kind = {failure.kind: failure for failure in lists.open_failures()}
     assert by_kind == {failure.kind: failure for failure in expected}
     assert lists.has_mark() == bool(expected)
+
+
+def test_no_failure_is_left_out_where_one_read_is_too_short(
+    lists: Lists, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("punctual.aws.dynamodb.lists.failures.FAILURE_PAGE_ROWS", 2)
+    monkeypatch.setattr("punctual.aws.dynamodb.lists.failures.MAX_FAILURE_READS", 1)
+    job_ids = [an_id(100 + number) for number in range(30)]
+    for number, job_id in enumerate(job_ids):
+        errors = ("a", "b") if number % 3 else ("a",)
+        runs = [EndedRun(ended(n + 1), error) for n, error in enumerate(errors)]
+        change = FailureChange(1, runs, is_cancelled=number % 5 == 0)
+        lists.failures.apply({JobKey("acme", job_id): [change]})
+    expected = {
+        (job_ids[number], kind)
+        for number in range(30)
+        if number % 5
+        for kind in (("a", "b") if number % 3 else ("a",))
+    }
+    seen: list[tuple[str, str]] = []
+    cursor = None
+    for _ in range(100):
+        page = lists.failures.page("acme", 4, cursor)
+        assert len(page.failures) <= 4
+        seen += [(failure.job_id, failure.error) for failure in page.failures]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert cursor is None
+    assert len(seen) == len(set(seen))
+    assert set(seen) == expected
+    assert lists.failures.counts("acme").has_more

@@ -34,6 +34,7 @@ class OpenFailures(NamedTuple):
     acknowledged: int = 0
     unacknowledged_since: datetime | None = None
     acknowledged_since: datetime | None = None
+    has_more: bool = False  # not all were read
 
 
 class OverduePauses(NamedTuple):
@@ -131,7 +132,8 @@ def _jobs_text(situation: Situation) -> str:
     jobs = situation.active_jobs
     if not jobs:
         return "No active jobs." if situation.all_jobs else "No jobs yet."
-    on_time = situation.late.jobs == 0 and not situation.is_planner_silent
+    late = situation.late
+    on_time = not (late.jobs or late.has_more or situation.is_planner_silent)
     end = "" if not on_time else ", on time" if jobs == 1 else ", all on time"
     return f"{counted(jobs, 'job')}{end}."
 
@@ -156,6 +158,8 @@ def _failures(failures: OpenFailures) -> Iterator[Fact]:
     if known:
         text = f"{counted(known, 'known failure')}."
         yield Fact("KNOWN_FAILURES", text, known, Verdict.WARN, failures.acknowledged_since)
+    if failures.has_more:
+        yield Fact("FAILURES", "There are more failures than were counted.", 0, Verdict.BAD)
 
 
 def _pauses(pauses: OverduePauses) -> Iterator[Fact]:

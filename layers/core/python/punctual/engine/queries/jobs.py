@@ -46,6 +46,7 @@ from punctual.engine.queries.views import (
 )
 
 LATEST_RUN_PAGE_SIZE = 200
+MAX_LISTED_READS = 25  # times as many, for a list that must be whole
 MAX_INDEX_READS = 4  # of the index of jobs for one answer, which may be short
 MAX_WHOLE_OUTPUT_BYTES = 1024 * 1024  # a longer output is read in pieces
 _DISCARDED_MESSAGE = 'The run has no {}: its job discards output and logs ("output": "discard").'
@@ -163,20 +164,33 @@ class JobQueries:
 
         The index says which jobs are listed. What is shown comes from the job states.
         """
-        jobs, cursor = yield from self._matching_jobs(tenant, query, limit, after)
+        jobs, cursor = yield from self._matching_jobs(tenant, query, limit, after, self._clock())
         return Page((yield from self._listed_views(jobs)), cursor)
 
     def listed_states(
-        self, tenant: str, query: JobQuery, limit: int
+        self, tenant: str, query: JobQuery, limit: int, now: datetime
     ) -> Sliced[tuple[list[JobState], bool]]:
-        """Return the states of the first matching jobs, and whether there may be more."""
-        jobs, cursor = yield from self._matching_jobs(tenant, query, limit, None)
-        return [state for _, state, _ in jobs], cursor is not None
+        """Return the states of up to `limit` matching jobs, and whether there may be more."""
+        states: list[JobState] = []
+        cursor: Position | None = None
+        for _ in range(MAX_LISTED_READS):
+            jobs, cursor = yield from self._matching_jobs(
+                tenant, query, limit - len(states), cursor, now
+            )
+            states += [state for _, state, _ in jobs]
+            if cursor is None or len(states) == limit:
+                break
+        return states, cursor is not None
 
     def _matching_jobs(
-        self, tenant: str, query: JobQuery, limit: int, after: Position | None
+        self,
+        tenant: str,
+        query: JobQuery,
+        limit: int,
+        after: Position | None,
+        now: datetime,
     ) -> Sliced[tuple[list[tuple[Position, JobState, DefinitionRow]], Position | None]]:
-        now, cursor = self._clock(), after
+        cursor = after
         jobs: list[tuple[Position, JobState, DefinitionRow]] = []
         for _ in range(MAX_INDEX_READS):
             page = self._job_index.page(tenant, query, limit - len(jobs), cursor, now)

@@ -31,18 +31,15 @@ from punctual.domain.failures import (
     parse_failure_id,
 )
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.lists.failures import (
-    MAX_COUNTED_FAILURES,
-    FailureCounts,
-    FailurePage,
-)
+from punctual.engine.ports.lists.failures import FailureCounts, FailurePage
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.cursor import time_in_cursor
 
 MAX_FAILURE_TRIES = 5  # writes of one row against other writers
 FAILURE_PAGE_ROWS = 1_000  # rows of one read
 MAX_FAILURE_READS = 4  # of each slot, for one answer
-CLOSED_ROW_RETENTION = timedelta(days=15)  # an empty row knows which changes it includes
+BY_JOB = "job"  # begins the cursor of a list in the order of the jobs
+CLOSED_ROW_RETENTION = timedelta(hours=1)  # an empty row knows which changes it includes
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Failure]).decode
@@ -63,6 +60,13 @@ class _Row(NamedTuple):
     expires: int | None = None
 
 
+class _Slot(NamedTuple):
+    """Failures of one slot. Rows before the job `read_until` are not read; empty: all are."""
+
+    failures: Sequence[Failure]
+    read_until: str
+
+
 class DynamoFailures:
     def __init__(self, dynamo: DynamoClient, table: str, slots: int, clock: Clock) -> None:
         self._dynamo = dynamo
@@ -71,22 +75,47 @@ class DynamoFailures:
         self._clock = clock
 
     def page(self, tenant: str, limit: int, after: tuple[str, ...] | None) -> FailurePage:
-        """Return a page. Of a tenant with tens of thousands of failures, the order is partial."""
+        """Return a page.
+
+        The failure that happened last comes first. Where a tenant has too many rows for one
+        read, the failures come in the order of their jobs instead, newest first.
+        """
+        if after is not None and after[0] == BY_JOB:
+            return self._page_by_job(tenant, limit, after)
+        failures, is_complete = self._read_all(tenant)
+        if not is_complete:
+            return self._page_by_job(tenant, limit, None)
         bound = None if after is None else (time_in_cursor(after[0]), *after[1:])
-        failures = [
-            (failure.last_at, failure.job_id, failure.kind, failure)
-            for failure in self._read_all(tenant)
-        ]
         coming = sorted(
-            (entry for entry in failures if bound is None or entry[:3] < bound),
-            key=lambda entry: entry[:3],
+            (failure for failure in failures if bound is None or _time_order(failure) < bound),
+            key=_time_order,
             reverse=True,
         )
-        shown = [failure for *_, failure in coming[:limit]]
+        shown = coming[:limit]
         if len(coming) <= limit:
             return FailurePage(shown, None)
         last = shown[-1]
         return FailurePage(shown, (last.last_at.isoformat(), last.job_id, last.kind))
+
+    def _page_by_job(self, tenant: str, limit: int, after: tuple[str, ...] | None) -> FailurePage:
+        """Read each slot from the cursor on. Show what lies before the end of every slot."""
+        bound = None if after is None else after[1:]
+        slots = self._read_slots(tenant, None if bound is None else bound[0])
+        read_until = max((slot.read_until for slot in slots if slot.read_until), default="")
+        coming = sorted(
+            (
+                failure
+                for slot in slots
+                for failure in slot.failures
+                if failure.job_id >= read_until and (bound is None or _job_order(failure) < bound)
+            ),
+            key=_job_order,
+            reverse=True,
+        )
+        shown = coming[:limit]
+        if len(coming) > limit:
+            return FailurePage(shown, (BY_JOB, *_job_order(shown[-1])))
+        return FailurePage(shown, (BY_JOB, read_until, "") if read_until else None)
 
     def find(self, tenant: str, failure_id: str) -> Failure | None:
         key = JobKey(tenant, parse_failure_id(failure_id)[0])
@@ -113,11 +142,17 @@ class DynamoFailures:
         raise _contended()
 
     def counts(self, tenant: str) -> FailureCounts:
-        failures = self._read_all(tenant)[:MAX_COUNTED_FAILURES]
-        known = [failure.first_at for failure in failures if failure.acknowledged is not None]
-        unknown = [failure.first_at for failure in failures if failure.acknowledged is None]
+        failures, is_complete = self._read_all(tenant)
+        acknowledged = [
+            failure.first_at for failure in failures if failure.acknowledged is not None
+        ]
+        unacknowledged = [failure.first_at for failure in failures if failure.acknowledged is None]
         return FailureCounts(
-            len(known), len(unknown), min(known, default=None), min(unknown, default=None)
+            len(acknowledged),
+            len(unacknowledged),
+            min(acknowledged, default=None),
+            min(unacknowledged, default=None),
+            has_more=not is_complete,
         )
 
     def apply(self, changes_by_job: Mapping[JobKey, Sequence[FailureChange]]) -> None:
@@ -183,21 +218,30 @@ class DynamoFailures:
         row_key = self._row_key(key)
         return self._dynamo.read(self._table, [row_key]).get(row_key, {})
 
-    def _read_all(self, tenant: str) -> list[Failure]:
-        """Return the failures of the first rows of each slot. The slots are read in parallel."""
-        now = self._clock()
-        partitions = list_partitions(tenant, ListKind.FAILURES, self._slots)
-        rows = self._dynamo.pool.map(lambda partition: self._read_slot(partition, now), partitions)
-        return [failure for failures in rows for failure in failures]
+    def _read_all(self, tenant: str) -> tuple[list[Failure], bool]:
+        """Return the failures of the first rows of each slot, and whether these are all."""
+        slots = self._read_slots(tenant, None)
+        failures = [failure for slot in slots for failure in slot.failures]
+        return failures, not any(slot.read_until for slot in slots)
 
-    def _read_slot(self, partition: str, now: datetime) -> list[Failure]:
-        pages = self._dynamo.pages(self._table, KeyRange(partition), FAILURE_PAGE_ROWS)
-        return [
-            failure
-            for items, _ in islice(pages, MAX_FAILURE_READS)
-            for item in items
-            for failure in _parse(item, now).failures
-        ]
+    def _read_slots(self, tenant: str, last_job_id: str | None) -> list[_Slot]:
+        """Read the slots in parallel, from this job on to older ones."""
+        now = self._clock()
+        high = None if last_job_id is None else keys.escape(last_job_id)
+        return self._dynamo.pool.map(
+            lambda partition: self._read_slot(partition, high, now),
+            list_partitions(tenant, ListKind.FAILURES, self._slots),
+        )
+
+    def _read_slot(self, partition: str, high: str | None, now: datetime) -> _Slot:
+        key_range = KeyRange(partition, high=high, newest_first=True)
+        failures: list[Failure] = []
+        pages = self._dynamo.pages(self._table, key_range, FAILURE_PAGE_ROWS)
+        read_until = ""
+        for items, has_more in islice(pages, MAX_FAILURE_READS):
+            failures += [failure for item in items for failure in _parse(item, now).failures]
+            read_until = keys.unescape(items[-1][keys.SK]["S"]) if has_more and items else ""
+        return _Slot(failures, read_until)
 
     def _row_key(self, key: JobKey) -> keys.RowKey:
         slot = list_slot_of(key.job_id, self._slots)
@@ -226,6 +270,14 @@ def _parse(item: Item, now: datetime) -> _Row:
     failures = _decode(bytes(item[keys.DATA_ATTR]["B"]))
     expires = int(item[keys.TTL]["N"]) if failures and keys.TTL in item else None
     return _Row(int(item[keys.VERSION_ATTR]["N"]), failures, expires)
+
+
+def _time_order(failure: Failure) -> tuple[datetime, str, str]:
+    return failure.last_at, failure.job_id, failure.kind
+
+
+def _job_order(failure: Failure) -> tuple[str, str]:
+    return failure.job_id, failure.kind
 
 
 def _find(row: _Row, failure_id: str) -> Failure | None:

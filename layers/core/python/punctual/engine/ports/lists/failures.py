@@ -17,12 +17,13 @@ class FailurePage(NamedTuple):
 
 
 class FailureCounts(NamedTuple):
-    """The open failures of a tenant. The counts stop at `MAX_COUNTED_FAILURES`."""
+    """The open failures of a tenant, of a bounded number of rows."""
 
     acknowledged: int = 0
     unacknowledged: int = 0
     acknowledged_since: datetime | None = None  # the first failed run of these
     unacknowledged_since: datetime | None = None
+    has_more: bool = False  # not all were read
 
 
 class Failures(Protocol):

@@ -1,6 +1,6 @@
 """Reads what the overview needs, with bounded reads."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from punctual.domain.job_state import JobStatus
 from punctual.domain.overview import (
@@ -19,7 +19,8 @@ from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.overview.failures import FailureQueries
 from punctual.engine.queries.slices import Sliced
 
-MAX_OVERVIEW_JOBS = 100  # read of each kind: late jobs, and paused jobs
+MAX_OVERVIEW_JOBS = 100  # late jobs that are counted
+MAX_PAUSED_JOBS = 1_000  # newest first; the timer of a pause ends it in time
 NEXT_START_RANGE = timedelta(days=31)
 ACTIVE_STATUSES = (JobStatus.SCHEDULED, JobStatus.PAUSED)
 _LATE = JobQuery(JobFilters(health=JobHealth.LATE))
@@ -38,8 +39,8 @@ class OverviewQueries:
             self._queries.health(),
         )
         counts = self._failures.counts(tenant)
-        late = yield from self._late_runs(tenant)
-        pauses = yield from self._overdue_pauses(tenant)
+        late = yield from self._late_runs(tenant, now)
+        pauses = yield from self._overdue_pauses(tenant, now)
         coming = yield from self._queries.upcoming(tenant, now, now + NEXT_START_RANGE, 1, None)
         return overview(
             Situation(
@@ -52,6 +53,7 @@ class OverviewQueries:
                     counts.acknowledged,
                     counts.unacknowledged_since,
                     counts.acknowledged_since,
+                    counts.has_more,
                 ),
                 pauses=pauses,
                 limits=_limit_uses(stats),
@@ -69,18 +71,19 @@ class OverviewQueries:
             )
         )
 
-    def _late_runs(self, tenant: str) -> Sliced[LateRuns]:
-        states, has_more = yield from self._queries.listed_states(tenant, _LATE, MAX_OVERVIEW_JOBS)
-        now = self._queries.now()
+    def _late_runs(self, tenant: str, now: datetime) -> Sliced[LateRuns]:
+        states, has_more = yield from self._queries.listed_states(
+            tenant, _LATE, MAX_OVERVIEW_JOBS, now
+        )
         due_times = [
             run.due_at for state in states for run in state.runs if waits_too_long(run, now)
         ]
         return LateRuns(len(states), has_more, min(due_times, default=None))
 
-    def _overdue_pauses(self, tenant: str) -> Sliced[OverduePauses]:
+    def _overdue_pauses(self, tenant: str, now: datetime) -> Sliced[OverduePauses]:
         """Return the overdue of the newest paused jobs. The timer of a pause ends it in time."""
-        states, _ = yield from self._queries.listed_states(tenant, _PAUSED, MAX_OVERVIEW_JOBS)
-        latest_end = self._queries.now() - MAX_START_DELAY
+        states, _ = yield from self._queries.listed_states(tenant, _PAUSED, MAX_PAUSED_JOBS, now)
+        latest_end = now - MAX_START_DELAY
         ends = [
             state.pause.until
             for state in states

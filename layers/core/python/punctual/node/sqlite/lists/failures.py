@@ -161,9 +161,15 @@ class SqliteFailures:
                 (tenant, MAX_COUNTED_FAILURES),
             ).fetchall()
         counts = {is_known: (count, from_micros(first)) for is_known, count, first in rows}
-        known, known_since = counts.get(1, (0, None))
-        unknown, unknown_since = counts.get(0, (0, None))
-        return FailureCounts(known, unknown, known_since, unknown_since)
+        acknowledged, acknowledged_since = counts.get(1, (0, None))
+        unacknowledged, unacknowledged_since = counts.get(0, (0, None))
+        return FailureCounts(
+            acknowledged,
+            unacknowledged,
+            acknowledged_since,
+            unacknowledged_since,
+            has_more=acknowledged + unacknowledged >= MAX_COUNTED_FAILURES,
+        )
 
     def _load_failing_jobs(self) -> set[JobKey]:
         if self._failing_jobs is None:
