@@ -113,7 +113,11 @@ def a_change_applier(
 
 
 def job_queries(
-    ports: "Ports | AwsPorts", clock: Clock, monitor: Monitor, log: Log = no_log
+    ports: "Ports | AwsPorts",
+    clock: Clock,
+    monitor: Monitor,
+    log: Log = no_log,
+    lists_durations: bool = True,
 ) -> JobQueries:
     return JobQueries(
         job_states=ports.job_states,
@@ -125,6 +129,7 @@ def job_queries(
         monitor=monitor,
         clock=clock,
         log=log,
+        lists_durations=lists_durations,
     )
 
 

@@ -86,6 +86,7 @@ class Installation:
             "/jobs/{job_id}": job,
             "/jobs/{job_id}/status": f"{job}/status",
             "/jobs/{job_id}/explain": f"{job}/explain?at=2026-03-02T11:00:00Z",
+            "/jobs/{job_id}/versions": f"{job}/versions?limit=1",
             "/jobs/{job_id}/runs": f"{job}/runs?limit=3",
             "/jobs/{job_id}/runs/{run_id}": f"{job}/runs/{self.alive}",
             "/jobs/{job_id}/runs/{run_id}/output": f"{run}/output",

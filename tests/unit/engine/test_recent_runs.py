@@ -7,14 +7,28 @@ import pytest
 
 from punctual.domain.run import RunStatus
 from punctual.engine.ports.history import History, RecentRun
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.lists.job_index import JobQuery
+from punctual.engine.ports.monitor import Monitor
 from punctual.engine.queries.recent_runs import (
     MAX_RECENT_RUNS,
     MAX_RUNS_SEARCHED,
     RecentRuns,
     usual_duration,
 )
-from tests.support.builders import NOON, a_job_state, a_row, a_run, after, an_id
-from tests.support.simulation.memory import MemoryHistory, WriteObserver
+from punctual.engine.queries.slices import finish
+from tests.support.builders import (
+    NOON,
+    ManualClock,
+    a_definition_row,
+    a_job_state,
+    a_row,
+    a_run,
+    after,
+    an_id,
+)
+from tests.support.ports import job_queries
+from tests.support.simulation.memory import Memory, MemoryHistory, WriteObserver
 
 
 def a_success(number: int, seconds: float) -> RecentRun:
@@ -103,3 +117,21 @@ def test_outcomes_are_in_the_order_of_scheduled_times_with_runs_of_the_state() -
         (RunStatus.SUCCESS, an_id(90)),
         (RunStatus.SKIPPED, an_id(0)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("lists_durations", "asks"), [(True, False), (False, True), (False, False)]
+)
+def test_list_reads_outcomes_always_or_only_if_asked(lists_durations: bool, asks: bool) -> None:
+    clock = ManualClock(NOON)
+    memory = Memory(clock)
+    state = a_job_state(latest_run_id=an_id(5))
+    run = a_run(an_id(5), RunStatus.SUCCESS, started_at=NOON, attempt_at=NOON, ended_at=after(3))
+    memory.job_states.put_definitions([a_definition_row()])
+    assert memory.job_states.swap([Swap(state, 0)]) == [True]
+    memory.history.put_runs([a_row(run.run_id, run=run)])
+    queries = job_queries(memory.ports, clock, cast(Monitor, None), lists_durations=lists_durations)
+    (view,) = finish(queries.jobs("acme", JobQuery(), 10, None, asks)).items
+    shows = lists_durations or asks
+    assert view.outcomes.usual_duration == (timedelta(seconds=3) if shows else None)
+    assert queries.job("acme", state.job_id).outcomes.usual_duration == timedelta(seconds=3)

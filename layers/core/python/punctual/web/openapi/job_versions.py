@@ -34,7 +34,7 @@ LIST_VERSIONS = Operation(
     "Jobs",
     "List the versions of a job",
     {200: Response("A page of versions, newest first.", "JobVersionPage")},
-    "Each change of the fields makes a version; pause and cancel make none. Runs keep the version that they were made with, and "
-    "name it in `job_version`.",
+    "Each change of the fields makes a version; pause and cancel make none. Runs keep the version "
+    "that they were made with, and name it in `job_version`.",
     (JOB_ID_PARAMETER, *PAGE_PARAMETERS),
 )
