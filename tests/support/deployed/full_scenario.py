@@ -214,6 +214,7 @@ def _read_everything(api: Gateway, jobs: list[str]) -> None:
         f"/changes?after={cursor}",
         "/audit",
         "/jobs",
+        "/jobs?name=other",
         "/runs",
         "/stats",
         "/health",

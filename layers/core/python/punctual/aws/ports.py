@@ -29,6 +29,7 @@ from punctual.aws.sqs.wakeups import SqsWakeUps
 from punctual.aws.thread_pool import ThreadPool
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.lists.job_index import JobIndex
+from punctual.engine.queries.named_job_index import NamedJobIndex
 from punctual.engine.queries.walked_job_index import WalkedJobIndex
 from punctual.settings import Settings
 
@@ -94,9 +95,10 @@ def build_aws_ports(
     dispatch_switch = dispatch_switch or DispatchSwitch(dynamo, settings.control_table, clock)
     sender = SqsBatchSender(lambda: clients.sqs, retry_policy)
     job_states = DynamoJobStates(dynamo, settings.jobs_table, clock)
+    job_names = DynamoJobNames(dynamo, settings.lists_table)
     return AwsPorts(
         job_states=job_states,
-        job_index=WalkedJobIndex(job_states),
+        job_index=NamedJobIndex(WalkedJobIndex(job_states), job_names),
         timers=DynamoTimers(dynamo, settings.timers_table, new_write_id),
         run_queue=SwitchedMessages(SqsRunQueue(sender, settings.queues), dispatch_switch),
         notifications=SqsNotifications(sender, settings.queues, dispatch_switch),
@@ -109,6 +111,6 @@ def build_aws_ports(
         feed=EventBusFeed(lambda: clients.events, settings.event_bus, retry_policy),
         audit_log=DynamoAudit(dynamo, settings.audit_table),
         artifacts=DynamoArtifacts(dynamo, settings.control_table, clock),
-        job_names=DynamoJobNames(dynamo, settings.lists_table),
+        job_names=job_names,
         failures=DynamoFailures(dynamo, settings.lists_table, settings.list_slots, clock),
     )
