@@ -63,9 +63,9 @@ class CannedAws:
     def _batch_get(self, request: Values) -> Any:
         ((table, keys_and_options),) = request["RequestItems"].items()
         items = [
-            self._rows[key["sk"]["S"]]
+            self._rows[name]
             for key in keys_and_options["Keys"]
-            if key["sk"]["S"] in self._rows
+            if (name := f"{key['pk']['S']} {key['sk']['S']}") in self._rows
         ]
         return {"Responses": {table: items}, "UnprocessedKeys": {}}
 

@@ -18,7 +18,7 @@ import boto3
 
 from bench import canned
 from punctual.aws.clients import MAX_AWS_CONNECTIONS, Clients
-from punctual.aws.dynamodb.client import chunked
+from punctual.aws.dynamodb.client import chunked, key_of
 from punctual.aws.dynamodb.jobs.state_rows import to_row
 from punctual.aws.dynamodb.timers.rows import TimerRow, build_rows
 from punctual.aws.ports import build_aws_ports
@@ -114,7 +114,7 @@ def _serve_canned(rows: Mapping[str, Any], timers: list[Any], pipe: Connection) 
 def measure(jobs: int, threads: int = MAX_AWS_CONNECTIONS) -> PollerFigures:
     """Dispatch one minute with `jobs` jobs that are all due at its first second."""
     states = [make_state(number) for number in range(jobs)]
-    rows = {state.job_id: to_row(state) for state in states}
+    rows = {" ".join(key_of(row)): row for row in map(to_row, states)}
     timers = [Timer(NOON, 0, NOON, job_state.tenant, job_state.job_id, 5) for job_state in states]
     timer_items = [row.item() for row in put_timer_rows(timers, MAX_TIMER_BATCH)]
     with endpoint(rows, timer_items) as url:

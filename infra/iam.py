@@ -17,7 +17,7 @@ from punctual.aws.dynamodb.control.artifacts import (
 from punctual.aws.dynamodb.control.counters import COUNTED_KEY_PATTERNS, TOTALS_KEY_PATTERNS
 from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
-from punctual.aws.dynamodb.keys import DEFINITION_KEY_PATTERNS, HEARTBEAT_INDEX, RUN_OBJECT_PREFIXES
+from punctual.aws.dynamodb.keys import RUN_OBJECT_PREFIXES
 from punctual.aws.dynamodb.lists.keys import ListKind, list_key_pattern
 from punctual.aws.ecs.containers import CONTAINERS_PARTITION
 from punctual.aws.ecs.task_definitions import DEFINITIONS_PARTITION
@@ -178,8 +178,7 @@ def job_service(
 def job_search(data: DataArns, has_limits: bool) -> list[Right]:
     return [
         *_write_quota_rows(data, has_limits),
-        _dynamodb(data.jobs, "BatchGetItem", "Query"),
-        _dynamodb(f"{data.jobs}/index/{HEARTBEAT_INDEX}", "Query"),
+        _dynamodb(data.jobs, "BatchGetItem"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
@@ -241,11 +240,9 @@ def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
         _create_job_state(data),
         _change_shared_timers(data),
         _list_rows(data, ListKind.NAMES, "BatchGetItem", "DeleteItem", "PutItem"),
+        _dynamodb(data.jobs, "BatchWriteItem", "Query", "Scan"),
         _dynamodb(data.lists, "Scan"),
-        _dynamodb(data.jobs, "Scan"),
-        _dynamodb(data.jobs, "BatchWriteItem", "Query")._replace(
-            key_patterns=DEFINITION_KEY_PATTERNS
-        ),
+        _list_rows(data, ListKind.JOBS, "BatchGetItem", "BatchWriteItem", "UpdateItem"),
         _list_blobs(data),  # payloads of deleted jobs, and artifacts
         _read_blobs(data, ARTIFACT_PREFIX),
         Right(

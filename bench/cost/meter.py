@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bench.cost.sizes import chunks, index_units, item_bytes, read_units, write_units
+from bench.cost.sizes import chunks, item_bytes, read_units, write_units
 from punctual.aws.dynamodb import keys
-
-SPARSE = {table.name: table.sparse_index for table in keys.TABLES}
 
 Item = Mapping[str, Any]
 Units = defaultdict[tuple["Unit", str], float]
@@ -167,9 +165,6 @@ class Meter:
         for write in writes:
             cost = factor * write_units(write.before, write.after)
             units[Unit.WRITE, purpose(write.table, write.key, deleted=write.after is None)] += cost
-            index = SPARSE.get(short_table_name(write.table))
-            if index and (cost := index_units(write.before, write.after, index)):
-                units[Unit.WRITE, f"{short_table_name(write.table)}: index"] += cost
         if operation == "BatchGetItem":
             for table, batch_request in params["RequestItems"].items():
                 rows = {row_key(row): row for row in parsed.get("Responses", {}).get(table, ())}
@@ -228,7 +223,7 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
     suffix = " deleted" if deleted else ""
     match name:
         case keys.JOBS_TABLE.name:
-            kind = "definition" if key.pk.endswith("#body") else "state"
+            kind = "state" if key.sk == keys.STATE_SORT_KEY else "definition"
         case keys.TIMERS_TABLE.name:
             kind = "timer"
         case keys.HISTORY_TABLE.name:

@@ -81,18 +81,6 @@ def write_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
     return max(1, -(-largest // WRITE_BYTES))
 
 
-def index_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, key: str) -> int:
-    """Return the write units of an index with keys alone: one to enter it, one to leave it.
-
-    >>> index_units(None, {"a": {"N": "1"}}, "a"), index_units({"a": {"N": "1"}}, {}, "a")
-    (1, 1)
-    >>> index_units({"a": {"N": "1"}}, {"a": {"N": "1"}, "b": {"N": "2"}}, "a")
-    0
-    """
-    old, new = (before or {}).get(key), (after or {}).get(key)
-    return 0 if old == new else (old is not None) + (new is not None)
-
-
 def read_units(sizes: Iterable[int], consistent: bool, per_item: bool) -> float:
     """Return the read units. `per_item` rounds up every item; a range is rounded up as a whole.
 

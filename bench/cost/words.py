@@ -46,7 +46,10 @@ _EXPLANATIONS = (
     (r"dynamodb-(write|read) reconciler control: #\w+", "the progress of the walk"),
     (r"dynamodb-write status lists: jobs", "the row of the job in the list of jobs"),
     # reads
-    (r"dynamodb-read reconciler jobs: scan", "all job states"),
+    (r"dynamodb-read reconciler jobs: scan", "all job states, with their definitions"),
+    (r"dynamodb-read reconciler jobs: definition", "the name and tags of a job, for its row"),
+    (r"dynamodb-read reconciler lists: scan", "all rows of lists, to find those without a job"),
+    (r"dynamodb-(write|read) reconciler lists: jobs", "the row of a job, compared or repaired"),
     (r"dynamodb-read executor\S* jobs: state", "the job state, for the claim and the end"),
     (r"dynamodb-read executor\S* jobs: definition", "the definition with the payload"),
     (r"dynamodb-read poller jobs: state", "the job state, for firing"),

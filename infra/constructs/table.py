@@ -18,17 +18,14 @@ class Table(Construct):
         stage: Stage,
         expires: bool,
         streams: bool = False,
-        index: str = "",
     ) -> None:
         super().__init__(scope, construct_id)
         self.table = _restored_table(
             self, construct_id.lower(), stage, streams
-        ) or self._create_table(stage, expires, streams, index)
+        ) or self._create_table(stage, expires, streams)
 
-    def _create_table(
-        self, stage: Stage, expires: bool, streams: bool, index: str
-    ) -> dynamodb.Table:
-        table = dynamodb.Table(
+    def _create_table(self, stage: Stage, expires: bool, streams: bool) -> dynamodb.Table:
+        return dynamodb.Table(
             self,
             "Table",
             partition_key=dynamodb.Attribute(name=PK, type=dynamodb.AttributeType.STRING),
@@ -44,14 +41,6 @@ class Table(Construct):
             deletion_protection=stage.protects("Data"),
             removal_policy=stage.removal_policy,
         )
-        if index:  # holds only rows with the attribute
-            table.add_global_secondary_index(
-                index_name=index,
-                partition_key=dynamodb.Attribute(name=PK, type=dynamodb.AttributeType.STRING),
-                sort_key=dynamodb.Attribute(name=index, type=dynamodb.AttributeType.NUMBER),
-                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-            )
-        return table
 
 
 def _restored_table(

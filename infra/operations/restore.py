@@ -181,13 +181,7 @@ class Restore:
 
     def _wait_until_active(self, table: str) -> None:
         for _ in range(MAX_RESTORE_POLLS):
-            description = self._describe_table(table)
-            indexes = (description or {}).get("GlobalSecondaryIndexes", [])
-            statuses = [
-                (description or {}).get("TableStatus"),
-                *(index["IndexStatus"] for index in indexes),
-            ]
-            if all(status == "ACTIVE" for status in statuses):
+            if (self._describe_table(table) or {}).get("TableStatus") == "ACTIVE":
                 return
             self._pause(RESTORE_POLL_SECONDS)
         raise NotReady(f"{table} is not restored after six hours. Repeat this command later")
@@ -220,16 +214,6 @@ class Restore:
             yield {"StreamSpecification": stream_view}
         if self._stage.protected and not description.get("DeletionProtectionEnabled"):
             yield {"DeletionProtectionEnabled": True}
-        present_indexes = {
-            present_index["IndexName"]
-            for present_index in description.get("GlobalSecondaryIndexes", [])
-        }
-        for index in table.schema().get("GlobalSecondaryIndexes", []):
-            if index["IndexName"] not in present_indexes:
-                yield {
-                    "AttributeDefinitions": table.schema()["AttributeDefinitions"],
-                    "GlobalSecondaryIndexUpdates": [{"Create": index}],
-                }
 
     def _restart_walk(self, control: str) -> None:
         self._dynamodb.delete_item(TableName=control, Key=keys.walk_key().item())

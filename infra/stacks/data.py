@@ -9,7 +9,6 @@ from infra.config.stage import Stage
 from infra.constructs.bucket import Bucket
 from infra.constructs.console_links import link_outputs
 from infra.constructs.table import Table
-from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX
 
 
 class Data(Stack):
@@ -22,9 +21,7 @@ class Data(Stack):
             description=f"Punctual ({stage.name}): jobs, timers, runs and their outputs",
             termination_protection=stage.protects("Data"),
         )
-        self.jobs = Table(
-            self, "Jobs", stage=stage, expires=True, streams=True, index=HEARTBEAT_INDEX
-        )
+        self.jobs = Table(self, "Jobs", stage=stage, expires=True, streams=True)
         # No expiry: a long outage must not lose the timer of an accepted job.
         self.timers = Table(self, "Timers", stage=stage, expires=False)
         self.runs = Table(self, "Runs", stage=stage, expires=True)

@@ -12,6 +12,7 @@ ALARM_KINDS = (
     "oldest-message",
     "dead-letters",
     "stream-age",
+    "list-lag",
     "errors",
     "throttles",
     "concurrency",
@@ -23,7 +24,7 @@ ALARM_KINDS = (
 )
 """Kinds of alarms; each has its section in docs/runbook.md."""
 
-KINDS_WITH_OWN_METRICS = ("lateness", "watermark", "reconciler")
+KINDS_WITH_OWN_METRICS = ("lateness", "watermark", "reconciler", "list-lag")
 """The kinds that need Punctual's own metrics."""
 
 

@@ -27,6 +27,7 @@ RUNBOOK_PAGE = "docs/runbook.md"
 MAX_LATENESS_MS = 2_000  # the aim of the architecture
 MAX_WATERMARK_LAG_SECONDS = 300  # a healthy watermark is two to four minutes behind
 MAX_STREAM_AGE_MS = 60_000
+MAX_LIST_LAG_MS = 10_000  # the promise of the API for lists over all jobs
 MAX_MESSAGE_AGE_SECONDS = {"quick": 60, "long": 300}  # by lane
 MAX_LOW_MESSAGE_AGE_SECONDS = 600  # runs of low priority may wait
 INFREQUENT_FUNCTIONS = ("reconciler", "dead-letters")  # started every hour and every five minutes
@@ -189,6 +190,14 @@ def _backlog_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Alar
         "Lists of runs, counts and events on the bus are over a minute behind.",
         metrics.function("status", "IteratorAge", MAXIMUM_STATISTIC),
         threshold=MAX_STREAM_AGE_MS,
+        comparison=IS_ABOVE,
+    )
+    yield AlarmRule(
+        "list-lag",
+        "",
+        "A changed job showed in the list of jobs after more than 10 seconds.",
+        metrics.own_metric(Metric.LIST_LAG, "status", MAXIMUM_STATISTIC),
+        threshold=MAX_LIST_LAG_MS,
         comparison=IS_ABOVE,
     )
 

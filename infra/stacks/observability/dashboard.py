@@ -7,7 +7,11 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
-from infra.stacks.observability.alarms import MAX_LATENESS_MS, MAX_WATERMARK_LAG_SECONDS
+from infra.stacks.observability.alarms import (
+    MAX_LATENESS_MS,
+    MAX_LIST_LAG_MS,
+    MAX_WATERMARK_LAG_SECONDS,
+)
 from infra.stacks.observability.metrics import (
     MAXIMUM_STATISTIC,
     OPERATOR_QUEUES,
@@ -118,8 +122,10 @@ def _punctuality_row(stage: Stage, metrics: Metrics) -> DashboardRow:
     watermark_lag = metrics.own_metric(
         Metric.WATERMARK_LAG, "planner", MAXIMUM_STATISTIC, "watermark lag"
     )
+    list_lag = metrics.own_metric(Metric.LIST_LAG, "status", MAXIMUM_STATISTIC, "lag of lists")
     return text, [
         _graph_widget("Lateness (ms)", lateness_metrics, limit=MAX_LATENESS_MS),
+        _graph_widget("Lag of lists (ms)", [list_lag], limit=MAX_LIST_LAG_MS),
         _graph_widget("Watermark lag (s)", [watermark_lag], limit=MAX_WATERMARK_LAG_SECONDS),
         ticks,
     ]
@@ -186,6 +192,7 @@ def _failure_row(stage: Stage, metrics: Metrics, watched: WatchedResources) -> D
                 metrics.own_sum(Metric.WEBHOOKS_GIVEN_UP, "abandoned webhooks"),
                 metrics.own_sum(Metric.DEAD_LETTERS, "dead letters"),
                 metrics.own_sum(Metric.RECONCILER_FINDS, "reconciler found"),
+                metrics.own_sum(Metric.LIST_ROWS_REPAIRED, "list rows repaired"),
             ],
         )
         if stage.metrics

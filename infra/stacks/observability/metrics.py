@@ -26,6 +26,8 @@ EMITTING_FUNCTIONS: Mapping[Metric, tuple[str, ...]] = {
     Metric.FAILED: (*EXECUTOR_FUNCTIONS, "dead-letters"),
     Metric.DEAD_LETTERS: ("dead-letters",),
     Metric.RECONCILER_FINDS: ("reconciler",),
+    Metric.LIST_LAG: ("status",),
+    Metric.LIST_ROWS_REPAIRED: ("reconciler",),
     Metric.LIMITED: EXECUTOR_FUNCTIONS,
     Metric.WEBHOOKS_GIVEN_UP: ("executor-quick", "dead-letters"),
 }

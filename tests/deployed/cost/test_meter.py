@@ -10,7 +10,7 @@ from moto import mock_aws
 
 from bench.cost.meter import Meter, Unit
 from bench.cost.prices import prices
-from punctual.aws.dynamodb.keys import HEARTBEAT_INDEX, JOBS_TABLE
+from punctual.aws.dynamodb.keys import JOBS_TABLE
 from tests.support.deployed.deployed import REGION
 
 
@@ -65,18 +65,6 @@ def test_failed_condition_costs_size_of_existing_row(metered: Metered) -> None:
     assert metered.units(refused) == {Unit.WRITE: 3}
     (call,) = metered.meter.calls
     assert (call.error, list(call.writes)) == ("ConditionalCheckFailedException", [])
-
-
-def test_index_entry_costs_when_added_and_removed(metered: Metered) -> None:
-    def put(beating: bool, more: str = "") -> None:
-        row = {"pk": {"S": "p"}, "sk": {"S": "a"}, "more": {"S": more or "x"}}
-        heartbeat: dict[str, Any] = {HEARTBEAT_INDEX: {"N": "1"}} if beating else {}
-        metered.dynamodb.put_item(TableName=JOBS_TABLE.name, Item=row | heartbeat)
-
-    assert metered.units(lambda: put(False)) == {Unit.WRITE: 1}
-    assert metered.units(lambda: put(True)) == {Unit.WRITE: 2}
-    assert metered.units(lambda: put(True, "other")) == {Unit.WRITE: 1}
-    assert metered.units(lambda: put(False)) == {Unit.WRITE: 2}
 
 
 def test_batch_write_costs_each_row(metered: Metered) -> None:

@@ -140,7 +140,7 @@ def test_only_failed_run_of_a_batch_is_retried(world: World, api: Gateway) -> No
     until = NOON + timedelta(seconds=110)
 
     def throttled(moment: Moment) -> Refusal | None:
-        struck = moment.row == jobs[1] and world.clock() < until and not moment.answered
+        struck = moment.job_id == jobs[1] and world.clock() < until and not moment.answered
         executor = moment.role == world.name("executor-quick")
         return Refusal("ThrottlingException") if struck and executor else None
 
@@ -158,7 +158,7 @@ def test_poison_stream_record_is_set_aside(world: World, api: Gateway) -> None:
     job = submit_job(api, schedule_type="FUTURE", schedule_time=at(3600), task=EVENT)
     world.run(3 * SECOND)
     poison = keys.state_key("default", "poison")
-    row = {**poison.item(), keys.STATUS_ATTR: {"S": "NO_SUCH_STATE"}, keys.LAYOUT_ATTR: {"N": "1"}}
+    row = {**poison.item(), keys.STATUS_ATTR: {"S": "NO_SUCH_STATE"}, **keys.ROW_LAYOUT_ATTRIBUTE}
     (stream,) = world.streams.values()
     stream.append(WrittenRow(world.table(keys.JOBS_TABLE), poison, None, row), world.clock())
     others = [submit_job(api, schedule_type="IMMEDIATE", task=EVENT) for _ in range(3)]

@@ -236,6 +236,7 @@ def test_alarms_read_metrics_as_they_are_emitted(capsys: pytest.CaptureFixture[s
         Metric.LATENESS,
         Metric.WATERMARK_LAG,
         Metric.RECONCILER_FINDS,
+        Metric.LIST_LAG,
     }
     for metric in metrics:
         service = dict(metric.of)["service"]
@@ -359,7 +360,7 @@ def test_only_alarms_of_the_stage_may_publish_to_the_topic_over_tls() -> None:
         ({"alarms": ["no-tick", "no-tick"]}, "`alarms` must be"),
         ({"alarms": ["no-tock"]}, "`alarms` must be"),
         ({"alarms": [["no-tick"]]}, "`alarms` must be"),
-        ({"alarms": ["lateness"]}, "lateness, watermark, reconciler need `metrics`"),
+        ({"alarms": ["lateness"]}, "lateness, watermark, reconciler, list-lag need `metrics`"),
         ({"alarmEmail": ON_CALL}, "`alarmEmail` requires `alarms` or `budgetDollars`"),
         ({"dashboard": "yes"}, "`dashboard` must be true or false"),
     ],

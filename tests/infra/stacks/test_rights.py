@@ -335,18 +335,6 @@ def test_payloads_are_deleted_by_status_function_and_reconciler_only(
     }
 
 
-def test_reconciler_deletes_definitions_and_no_job_states(stage: str) -> None:
-    deleting = [
-        statement
-        for statement in policies(assembly(stage), "reconciler")
-        if "dynamodb:BatchWriteItem" in listed(statement["Action"])
-        and "Jobs" in str(statement["Resource"])
-    ]
-    assert [statement["Condition"] for statement in deleting] == [
-        {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["*#body"]}}
-    ]
-
-
 def test_executor_receives_only_from_its_own_lane(stage: str) -> None:
     queues = {
         queue.name: queue.properties["QueueName"]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_attribute
-from punctual.domain.errors import Unavailable
+from punctual.domain.errors import Unavailable, Unreadable
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Lease, WaitingRun
@@ -261,6 +261,17 @@ def test_job_state_of_newer_format_is_unavailable(aws: Moto) -> None:
         loaded(aws)
 
 
+def test_job_state_of_older_format_is_refused_by_its_name(aws: Moto) -> None:
+    created(aws)
+    (row,) = aws.rows("jobs")
+    row[keys.LAYOUT_ATTR] = to_attribute(keys.ROW_LAYOUT - 1)
+    aws.clients.dynamodb.put_item(
+        TableName="jobs", Item=row, ConditionExpression="attribute_exists(pk)"
+    )
+    with pytest.raises(Unreadable, match=r"format 1; this version of Punctual reads only .* 2"):
+        loaded(aws)
+
+
 def test_job_states_are_loaded_a_hundred_at_a_time(aws: Moto) -> None:
     ids = job_ids(101)
     with_jobs(aws, ids)
@@ -294,8 +305,8 @@ def test_job_state_operations_cost_few_calls(aws: Moto) -> None:
     ]
     heads.put_definitions([a_definition_row(key.job_id, ref) for key, ref in named])
     assert aws.spend(lambda: heads.load_definitions(named)) == {"BatchGetItem": 1}
-    assert aws.spend(lambda: heads.page("t", None, 10)) == {"Query": 16, "BatchGetItem": 1}
-    assert aws.spend(lambda: heads.walk(None, 10)) == {"Scan": 1}
+    assert aws.spend(lambda: heads.page("t", None, 10)) == {"Query": 4, "BatchGetItem": 2}
+    assert aws.spend(lambda: heads.walk(None, 10)) == {"Scan": 4}
     nothing: list[Callable[[list[Any]], object]] = [
         heads.load,
         heads.swap,

@@ -26,8 +26,6 @@ from punctual.engine.ports.lists.job_index import (
 )
 from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.engine.queries.job_order import position_of, sort_positions
-from punctual.engine.queries.named_job_index import NamedJobIndex
-from punctual.engine.queries.walked_job_index import WalkedJobIndex
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, a_definition_row, a_job_state, a_row, a_run, after, an_id
 
@@ -137,21 +135,9 @@ def matching(jobs: Jobs, positions: Sequence[Position], query: JobQuery) -> list
 
 
 @pytest.fixture(params=list(JobSort))
-def sort(request: pytest.FixtureRequest, world: World) -> JobSort:
-    """Return each order of the adapter. One that only walks the job states has one."""
-    index = world.ports.job_index
-    if isinstance(index, NamedJobIndex):
-        index = index.index
-    is_walked = isinstance(index, WalkedJobIndex)
-    return JobSort.CREATED if is_walked else request.param
-
-
-def test_walked_index_refuses_other_orders(world: World) -> None:
-    index = WalkedJobIndex(world.ports.job_states)
-    for sort in (JobSort.NAME, JobSort.NEXT_RUN):
-        with pytest.raises(Invalid) as refused:
-            index.page(TENANT, JobQuery(sort=sort), 1, None, NOON)
-        assert [error.field for error in refused.value.errors] == ["sort"]
+def sort(request: pytest.FixtureRequest) -> JobSort:
+    order: JobSort = request.param
+    return order
 
 
 def some_jobs(world: World, seed: int) -> Jobs:

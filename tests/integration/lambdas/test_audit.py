@@ -17,7 +17,7 @@ from punctual.lambdas.status.handler import StatusHandler, build_handler
 from punctual.web.contract import READ_FUNCTION
 from tests.integration.lambdas.test_api import DAILY
 from tests.support.aws.moto_faults import lost_answers, refused, unreached
-from tests.support.aws.stream_records import Stream
+from tests.support.aws.stream_records import Stream, is_state_of
 from tests.support.deployed.drivers.api import ADMIN, Api, an_api
 
 SOON = {"name": "n", "schedule_type": "FUTURE", "schedule_time": "2026-03-02T13:00:00Z"}
@@ -120,11 +120,11 @@ def test_each_change_is_audited_after_its_stream_record(world: World) -> None:
 
 def test_audit_note_is_in_job_state_until_next_swap(world: World) -> None:
     job_id = world.api("POST", "/jobs", SOON).json["job_id"]
-    (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == job_id]
+    (head,) = [row for row in world.api.store.rows("jobs") if is_state_of(row, job_id)]
     assert json.loads(head[keys.AUDIT_NOTE_ATTR]["S"])[1] == "job.create"
     world.clock.advance(timedelta(seconds=3_600))
     world.api.runtimes[READ_FUNCTION].evaluator.evaluate_jobs([JobKey("default", job_id)])
-    (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == job_id]
+    (head,) = [row for row in world.api.store.rows("jobs") if is_state_of(row, job_id)]
     assert keys.AUDIT_NOTE_ATTR not in head
     world.follow()
     assert len(world.entries()) <= 1, "the stream of this test has only the last image of a row"

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions
+from punctual.aws.dynamodb.keys import ROW_LAYOUT, ROW_LAYOUT_ATTRIBUTE, definition_key
 from punctual.aws.dynamodb.lists.runs import LIVE_RUN_RETENTION
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
@@ -25,7 +26,7 @@ from punctual.lambdas.status.run_list import build_run_list_writer
 from punctual.web.contract import READ_FUNCTION
 from punctual.web.views.run import listed_run_json
 from tests.integration.lambdas.test_api import DAILY, load
-from tests.support.aws.stream_records import BY_TTL, Stream
+from tests.support.aws.stream_records import BY_TTL, Stream, is_state_of
 from tests.support.builders import (
     JOB,
     NOON,
@@ -107,7 +108,7 @@ class World:
     def monitor(self) -> DeployedMonitor:
         runtime = self.api.runtimes[READ_FUNCTION]
         planned = DynamoPartitions(runtime.dynamo, self.store.settings.control_table, self.clock)
-        beating = self.store.ports.job_states.load_heartbeat_states
+        beating = self.store.ports.job_states.load_held_states
         return DeployedMonitor(planned, self.status._counters, beating, ("event",), ("acme",))
 
 
@@ -428,7 +429,7 @@ def test_expired_runs_and_minutes_are_not_stored_again(world: World) -> None:
 
 
 def test_other_rows_and_blank_job_states_are_skipped(world: World) -> None:
-    body = {"pk": {"S": "acme#03#body"}, "sk": {"S": f"{JOB}#body#1-x"}, "f": {"N": "1"}}
+    body = {**definition_key("acme", JOB, "1-x").item(), **ROW_LAYOUT_ATTRIBUTE}
     blank = a_job_state(version=7, is_blank=True)
     assert world.follow(world.stream.record(None, body), world.stream.of(None, blank)) == []
     assert world.bus.events == []
@@ -453,7 +454,9 @@ def a_poison(world: World, kind: str) -> Any:
     image = record["dynamodb"]["NewImage"]
     match kind:
         case "later layout":
-            image["f"] = {"N": "2"}
+            image["f"] = {"N": str(ROW_LAYOUT + 1)}
+        case "earlier layout":
+            image["f"] = {"N": str(ROW_LAYOUT - 1)}
         case "no layout":
             del image["f"]
         case "no state":
@@ -469,7 +472,15 @@ def a_poison(world: World, kind: str) -> Any:
     return record
 
 
-POISON = ("later layout", "no layout", "no state", "no image", "unknown event", "unknown state")
+POISON = (
+    "later layout",
+    "earlier layout",
+    "no layout",
+    "no state",
+    "no image",
+    "unknown event",
+    "unknown state",
+)
 
 
 @pytest.mark.parametrize("kind", [*POISON, "broken line"])
@@ -480,7 +491,7 @@ def test_unreadable_record_holds_up_only_later_records(world: World, kind: str) 
     assert world.follow(*good, poison, behind) == [place(poison)]
     assert len(world.bus.events) == 2
     (line,) = world.telemetry.named("record_not_read")
-    assert line["keys"]["sk"]["S"] == an_id(77)
+    assert line["keys"]["pk"]["S"] == f"acme#{an_id(77)}"
     with pytest.raises(Exception, match=r".*"):
         world.follow(poison, behind)
     with pytest.raises(Exception, match=r".*"):
@@ -532,7 +543,7 @@ def test_deleted_job_state_deletes_all_data_of_job(world: World, identity: dict[
     (record, *_) = world.stream.catch(**identity)
     assert world.follow(record) == []
     assert [name.split("/")[2] for name in blobs(world)] == [kept]
-    assert {row["sk"]["S"].split("#")[0] for row in world.store.rows("jobs")} == {kept}
+    assert {row["pk"]["S"] for row in world.store.rows("jobs")} == {f"default#{kept}"}
     assert world.bus.changes("Job")[-1] == ("CANCELLED", None)
     assert world.stats("default").jobs == {"SCHEDULED": 1}
     assert world.follow(record) == []
@@ -650,7 +661,7 @@ def blobs(world: World) -> list[str]:
 
 def remove_head(world: World, job_id: str) -> None:
     for row in world.store.rows("jobs"):
-        if row["sk"]["S"] == job_id:
+        if is_state_of(row, job_id):
             world.store.clients.dynamodb.delete_item(
                 TableName=world.store.settings.jobs_table, Key={"pk": row["pk"], "sk": row["sk"]}
             )

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.aws.dynamodb.client import DynamoClient
-from punctual.domain.identifiers import slot_of
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.monitor import Stats
 from tests.integration.lambdas.test_status import World
@@ -54,7 +53,7 @@ class CountTrials:
         self._trials = 0
 
     def records(self) -> tuple[str, list[Any]]:
-        """Return the records of three jobs in different slots, each with runs in two minutes."""
+        """Return the records of three jobs, each with runs in two minutes."""
         self._trials += 1
         tenant, of = f"t{self._trials}", self.world.stream.of
         lives = []
@@ -124,10 +123,6 @@ def expected(counting: CountTrials) -> Stats:
 
 
 MOMENTS = [(number, done) for number in range(3) for done in (False, True)]
-
-
-def test_sample_jobs_are_in_different_slots() -> None:
-    assert len({slot_of(job) for job in JOBS}) == len(JOBS)
 
 
 @pytest.mark.parametrize("crashes", [1, 2])

@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from punctual.aws.clients import Clients
+from punctual.aws.dynamodb.keys import STATE_SORT_KEY
 from punctual.aws.dynamodb.lists.runs import RunEntry
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.rows import Detail, JobKey
@@ -19,6 +20,7 @@ from punctual.lambdas.api_runtime import API_TIME_LIMIT_SECONDS
 from punctual.web.contract import API_CALLS, READ_FUNCTION
 from tests.support.aws.api_faults import KINDS, NOWHERE, Away, is_refused
 from tests.support.aws.moto_adapter import _session
+from tests.support.aws.stream_records import is_state_of
 from tests.support.builders import NOON, a_row, a_run, an_id
 from tests.support.deployed.drivers.api import Answer, Api
 from tests.support.deployed.drivers.direct import Direct
@@ -252,7 +254,7 @@ def test_row_of_a_later_version_is_refused_and_not_hidden(installation: Installa
     other = str(api("POST", "/jobs", {**HOURLY, "name": "later"}).json["job_id"])
     assert api("POST", f"/jobs/{other}/runNow", {}).status == 202
     dynamodb, table = api.store.clients.dynamodb, api.store.settings.jobs_table
-    (row,) = [row for row in api.store.rows("jobs") if row["sk"]["S"] == other]
+    (row,) = [row for row in api.store.rows("jobs") if is_state_of(row, other)]
     if_stored = {"TableName": table, "ConditionExpression": "attribute_exists(pk)"}
     dynamodb.put_item(Item={**row, "f": {"N": "99"}}, **if_stored)
     try:
@@ -275,7 +277,11 @@ def test_job_without_its_definition_is_unavailable_and_not_unknown(
 ) -> None:
     api = installation.api
     lost = str(api("POST", "/jobs", {**HOURLY, "name": "lost"}).json["job_id"])
-    rows = [row for row in api.store.rows("jobs") if f"{lost}#body" in row["sk"]["S"]]
+    rows = [
+        row
+        for row in api.store.rows("jobs")
+        if lost in row["pk"]["S"] and row["sk"]["S"] != STATE_SORT_KEY
+    ]
     (key,) = [{name: row[name] for name in ("pk", "sk")} for row in rows]
     api.store.clients.dynamodb.delete_item(TableName=api.store.settings.jobs_table, Key=key)
     assert is_refused(api("GET", f"/jobs/{lost}"))

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from punctual.aws.dynamodb.keys import STATUS_ATTR
+from punctual.aws.dynamodb.client import key_of
+from punctual.aws.dynamodb.keys import STATUS_ATTR, parse_state_key
 from punctual.aws.dynamodb.timers.rows import parse_row
 from punctual.engine.ports.rows import JobKey
 from punctual.web.contract import API_CALLS, WRITE_FUNCTION
@@ -56,7 +57,7 @@ class Trial:
         """Return every stored job, found by its row and not by a list."""
         rows = self.api.store.rows("jobs")
         job_ids = [
-            row["sk"]["S"]
+            parse_state_key(key_of(row))[1]
             for row in rows
             if STATUS_ATTR in row and row["pk"]["S"].startswith(self.tenant + "#")
         ]

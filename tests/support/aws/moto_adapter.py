@@ -21,7 +21,9 @@ from bench.cost.meter import short_table_name
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.history.history import DynamoHistory
+from punctual.aws.dynamodb.jobs.states import DynamoJobStates
 from punctual.aws.dynamodb.lists.runs import RunEntry, TenantRunList
+from punctual.aws.dynamodb.stream_records import Record
 from punctual.aws.dynamodb.timers.rows import parse_row
 from punctual.aws.ports import AwsPorts, Clients, build_aws_ports
 from punctual.aws.retries import RetryPolicy
@@ -29,11 +31,13 @@ from punctual.aws.sqs.notifications import parse_notification
 from punctual.aws.sqs.run_queue import parse_message
 from punctual.aws.thread_pool import ThreadPool
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.rows import RunRow
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from punctual.settings import Settings
+from tests.support.aws.job_lists import JobLists
 
 REGION = "eu-central-1"
 BUS, BUCKET = "punctual", "punctual-outputs"
@@ -120,6 +124,29 @@ class ListedHistory(DynamoHistory):
         self._appended.append([RunEntry(row, version) for row in rows])
 
 
+class ListedJobStates(DynamoJobStates):
+    """Job states that write the rows of lists after their swaps, as the status function does."""
+
+    def __init__(self, ports: AwsPorts, unwatched: AwsPorts, job_lists: JobLists) -> None:
+        self.__dict__.update(vars(ports.job_states))
+        self._unwatched = unwatched.job_states
+        self._job_lists = job_lists
+
+    def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
+        job_keys = list({swap.key for swap in swaps})
+        before = self._unwatched.load(job_keys)
+        won = super().swap(swaps)
+        self._job_lists.write(
+            [
+                Record(
+                    "0", "0", self._clock(), before[key].state if key in before else None, new.state
+                )
+                for key, new in self._unwatched.load(job_keys).items()
+            ]
+        )
+        return won
+
+
 @contextmanager
 def moto(clock: Clock) -> Iterator[Moto]:
     with mock_aws():
@@ -127,8 +154,13 @@ def moto(clock: Clock) -> Iterator[Moto]:
         adapters = adapter(clients, _created(clients), clock)
         dynamo = DynamoClient(lambda: clients.dynamodb, ThreadPool(1), adapters.patience)
         history = ListedHistory(dynamo, adapters.settings.runs_table, adapters.lists)
+        others, settings = Clients(_session()), adapters.settings
+        unwatched = build_aws_ports(settings, clock, others, ThreadPool(1), adapters.patience)
+        job_lists = JobLists(others.dynamodb, settings, clock)
+        job_states = ListedJobStates(adapters.ports, unwatched, job_lists)
+        ports = replace(adapters.ports, history=history, job_states=job_states)
         with mock.patch("moto.s3.models.utcnow", side_effect=lambda: clock().replace(tzinfo=None)):
-            yield replace(adapters, ports=replace(adapters.ports, history=history))
+            yield replace(adapters, ports=ports)
 
 
 def adapter(clients: Clients, settings: Settings, clock: Clock) -> Moto:

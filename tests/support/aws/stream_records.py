@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 from punctual.aws.dynamodb.jobs.state_rows import to_row
+from punctual.aws.dynamodb.keys import STATE_SORT_KEY
 from punctual.domain.job_state import JobState
 from tests.support.aws.moto_adapter import Moto
 from tests.support.builders import NOON
@@ -13,6 +14,12 @@ from tests.support.builders import NOON
 BY_TTL = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
 
 Row = dict[str, Any]
+
+
+def is_state_of(row: Mapping[str, Any], job_id: str) -> bool:
+    """Return whether this row of the jobs table is the state of the job."""
+    pk, sk = str(row["pk"]["S"]), str(row["sk"]["S"])
+    return sk == STATE_SORT_KEY and pk.endswith(f"#{job_id}")
 
 
 class Stream:
@@ -56,12 +63,17 @@ class Stream:
         }
 
     def catch(self, **extra: Any) -> list[Row]:
-        """Return records of the changes since the last call, one for each row."""
+        """Return records of the changes of job states since the last call, one for each state.
+
+        The event source passes no other rows.
+        """
         assert self._store is not None
         rows = self._store.rows(self._store.settings.jobs_table)
         now = {(row["pk"]["S"], row["sk"]["S"]): row for row in rows}
         places = [
-            place for place in {**self._seen, **now} if self._seen.get(place) != now.get(place)
+            place
+            for place in {**self._seen, **now}
+            if place[1] == STATE_SORT_KEY and self._seen.get(place) != now.get(place)
         ]
         caught = [self.record(self._seen.get(at), now.get(at), **extra) for at in sorted(places)]
         self._seen = now

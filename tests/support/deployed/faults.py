@@ -1,9 +1,12 @@
 """AWS faults between two calls of a function: crashes, throttling, lost answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ReadTimeoutError
+
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.client import key_of
 
 
 class Killed(BaseException):
@@ -18,7 +21,15 @@ class Moment(NamedTuple):
     service: str
     operation: str
     answered: bool
-    row: str = ""  # the sort key of a written row, if any
+    job_id: str = ""  # of a job state that the call writes, if any
+
+
+def _written_job(params: Mapping[str, Any]) -> str:
+    """Return the id of the job with the state that an update writes."""
+    key = params.get("Key", {})
+    if key.get(keys.SK, {}).get("S") != keys.STATE_SORT_KEY:
+        return ""
+    return keys.parse_state_key(key_of(key))[1]
 
 
 class Refusal(NamedTuple):
@@ -63,7 +74,7 @@ class Faults:
             model.service_model.service_name,
             model.name,
             answered,
-            context["metered"].get("Key", {}).get("sk", {}).get("S", "")
+            _written_job(context["metered"])
             if model.service_model.service_name == "dynamodb"
             else "",
         )

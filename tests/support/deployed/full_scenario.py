@@ -293,7 +293,7 @@ def _put_poison_record(world: World) -> None:
     """Put a record that cannot be read."""
     (stream,) = world.streams.values()
     key = keys.state_key("default", "poison")
-    row = {**key.item(), keys.STATUS_ATTR: {"S": "NONE"}, keys.LAYOUT_ATTR: {"N": "1"}}
+    row = {**key.item(), keys.STATUS_ATTR: {"S": "NONE"}, **keys.ROW_LAYOUT_ATTRIBUTE}
     stream.append(WrittenRow(world.table(keys.JOBS_TABLE), key, None, row), world.clock())
     world.run(5 * MINUTE)
 

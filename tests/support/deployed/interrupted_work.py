@@ -212,7 +212,7 @@ def check_dead_letters(world: World, api: Gateway) -> None:
         swap = call_of(world, "dead-letters", "UpdateItem", answered=False)
         together = set(jobs[-4:])  # their timers share a row, which loses some of them
         with inject_fault(
-            world, lambda moment: swap(moment) and moment.row in together, CONDITION_FAILED, 2
+            world, lambda moment: swap(moment) and moment.job_id in together, CONDITION_FAILED, 2
         ):
             world.tick("dead-letters")
             world.run(SECOND)

@@ -51,6 +51,9 @@ UNUSED_REASONS: Mapping[Named, str] = {
     Named("reconciler", "dynamodb:PutItem", "lists, rows *#names#*"): (
         "only damage takes the row of a name from its job"
     ),
+    Named("reconciler", "dynamodb:UpdateItem", "lists, rows *#jobs#*"): (
+        "rows of the list of jobs that are missing or wrong are repaired"
+    ),
     Named("status", "dynamodb:ListStreams", "*"): (
         "Lambda needs it to start the event source of the stream"
     ),

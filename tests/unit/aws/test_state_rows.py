@@ -208,9 +208,8 @@ def test_swap_is_not_own_without_a_row_or_a_write_id() -> None:
     assert not state_rows.is_own(a_job(), state_rows.to_row(a_job()))
 
 
-def test_job_state_row_is_filed_under_its_tenant_and_slot() -> None:
+def test_job_state_row_is_filed_under_its_tenant_and_job() -> None:
     row = state_rows.to_row(a_job(tenant="acme"))
-    assert row[keys.PK]["S"].startswith("acme#")
-    assert row[keys.SK]["S"] == JOB_ID
+    assert (row[keys.PK]["S"], row[keys.SK]["S"]) == (f"acme#{JOB_ID}", "state")
     assert "tenant" not in row
     assert to_item({"n": 1}) == {"n": {"N": "1"}}

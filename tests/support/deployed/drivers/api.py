@@ -34,6 +34,10 @@ from tests.support.deployed.world import a_world
 ADMIN = {"lambda": {"tenant": "default", "caller": "admin", "role": "admin"}}
 
 
+# Calls that read the rows of jobs. Before these, the driver acts as the status function.
+LISTING_PATHS = ("/jobs", "/schedules/upcoming", "/stats")
+
+
 class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
@@ -156,6 +160,8 @@ class Api:
         path = event["rawPath"].removeprefix("/v1") or "/"
         method = event["requestContext"]["http"]["method"]
         function = function or route_of(method, path)[1]
+        if method == "GET" and path in LISTING_PATHS:
+            self.direct.job_lists.follow()
         context = SimpleNamespace(aws_request_id=f"request-{next(self._ids)}")
         world = self.direct.world
         with world.meter.as_role(world.name(function.replace("_", "-"))):

@@ -12,6 +12,7 @@ from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.views import JobView
 from punctual.lambdas.runtime import Runtime
 from punctual.settings import Settings
+from tests.support.aws.job_lists import JobLists
 from tests.support.aws.moto_adapter import adapter
 from tests.support.deployed.drivers.telemetry import RecordedTelemetry
 from tests.support.deployed.world import World
@@ -36,6 +37,7 @@ class Direct:
         places = dict.fromkeys(deployed_settings.queues, PLACES)
         settings = replace(deployed_settings, reach=ANY, places=places, metrics=True)
         self.aws = adapter(world.clients, settings, world.clock)
+        self.job_lists = JobLists(world.bare, settings, world.clock)
         self.restart()
 
     def restart(self) -> None:

@@ -15,6 +15,8 @@ from punctual.aws.dynamodb.control.partitions import DynamoPartitions, DynamoRec
 from punctual.aws.dynamodb.history.history import DynamoHistory
 from punctual.aws.dynamodb.jobs.states import DynamoJobStates
 from punctual.aws.dynamodb.lists.failures import DynamoFailures
+from punctual.aws.dynamodb.lists.job_index import DynamoJobIndex
+from punctual.aws.dynamodb.lists.job_row_reader import JobRowReader
 from punctual.aws.dynamodb.lists.names import DynamoJobNames
 from punctual.aws.dynamodb.lists.runs import TenantRunList
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
@@ -30,7 +32,6 @@ from punctual.aws.thread_pool import ThreadPool
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.lists.job_index import JobIndex
 from punctual.engine.queries.named_job_index import NamedJobIndex
-from punctual.engine.queries.walked_job_index import WalkedJobIndex
 from punctual.settings import Settings
 
 
@@ -94,11 +95,12 @@ def build_aws_ports(
     dynamo = DynamoClient(lambda: clients.dynamodb, pool, retry_policy)
     dispatch_switch = dispatch_switch or DispatchSwitch(dynamo, settings.control_table, clock)
     sender = SqsBatchSender(lambda: clients.sqs, retry_policy)
-    job_states = DynamoJobStates(dynamo, settings.jobs_table, clock)
+    listed_jobs = JobRowReader(dynamo, settings.lists_table, settings.list_slots, clock)
+    job_states = DynamoJobStates(dynamo, settings.jobs_table, clock, listed_jobs)
     job_names = DynamoJobNames(dynamo, settings.lists_table)
     return AwsPorts(
         job_states=job_states,
-        job_index=NamedJobIndex(WalkedJobIndex(job_states), job_names),
+        job_index=NamedJobIndex(DynamoJobIndex(listed_jobs), job_names),
         timers=DynamoTimers(dynamo, settings.timers_table, new_write_id),
         run_queue=SwitchedMessages(SqsRunQueue(sender, settings.queues), dispatch_switch),
         notifications=SqsNotifications(sender, settings.queues, dispatch_switch),

@@ -47,6 +47,7 @@ class Stats(Model, frozen=True, kw_only=True):
     runs: dict[str, int] = msgspec.field(default_factory=dict)
     last_hour: tuple[Minute, ...] = ()
     lateness_ms: Lateness | None = None
+    list_lag_ms: Lateness | None = None
     queue: Queue | None = None
     limits: tuple[UsedLimit, ...] = ()
     executors: tuple[Executor, ...] = ()

@@ -82,7 +82,7 @@ class Unavailable(PunctualError):
 
 
 class Unreadable(Unavailable):
-    """A row is damaged. Lists skip the row; a request that needs it fails."""
+    """A row is damaged, or has an older format. Lists skip it; a request that needs it fails."""
 
 
 class LaterVersion(Unavailable):

@@ -11,7 +11,6 @@ from zlib import crc32
 
 from punctual.domain.utc import EPOCH, MICROSECOND, MILLISECOND
 
-JOB_SLOTS = 16
 BUCKET_LENGTH = timedelta(minutes=1)
 _WRITE_ID_DIGITS = 12  # hex digits; enough to distinguish the last writers of one job state
 _RANDOM_LIMIT = 1 << 62  # the low 62 bits are random; the two bits above them are the variant
@@ -19,15 +18,6 @@ _RANDOM_LIMIT = 1 << 62  # the low 62 bits are random; the two bits above them a
 
 def shard_of(job_id: str, shards: int) -> int:
     return crc32(job_id.encode()) % shards
-
-
-def slot_of(job_id: str) -> int:
-    """Return the slot of a job: one of the 16 parts of its tenant's jobs.
-
-    >>> slot_of("01900000-0000-7000-8000-000000000000") in range(16)
-    True
-    """
-    return crc32(job_id.encode()) % JOB_SLOTS
 
 
 def milliseconds(at: datetime) -> int:

@@ -29,9 +29,15 @@ class Metric(StrEnum):
     LIMITED = "Limited"  # runs delayed by a tenant's limit, counted each time
     DEAD_LETTERS = "DeadLetters"
     RECONCILER_FINDS = "ReconcilerFinds"
+    LIST_LAG = "ListLag"  # milliseconds from a change of a job to its row in the list
+    LIST_ROWS_REPAIRED = "ListRowsRepaired"
 
 
-_METRIC_UNITS = {Metric.WATERMARK_LAG: "Seconds", Metric.LATENESS: "Milliseconds"}
+_METRIC_UNITS = {
+    Metric.WATERMARK_LAG: "Seconds",
+    Metric.LATENESS: "Milliseconds",
+    Metric.LIST_LAG: "Milliseconds",
+}
 
 
 class Telemetry(Protocol):

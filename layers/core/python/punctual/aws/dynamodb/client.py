@@ -18,7 +18,7 @@ from punctual.aws.retries import (
     was_cancelled,
 )
 from punctual.aws.thread_pool import ThreadPool
-from punctual.domain.errors import LaterVersion, Unavailable
+from punctual.domain.errors import LaterVersion, Unavailable, Unreadable
 
 T = TypeVar("T")
 
@@ -123,9 +123,10 @@ class DynamoClient:
         key_range: KeyRange,
         page_size: int,
         filter_arguments: Mapping[str, Any] | None = None,
+        is_consistent: bool = True,
     ) -> Iterator[tuple[Sequence[Item], bool]]:
         """Yield pages as (rows, has_more). A filter may empty a page but never drops one."""
-        arguments = {**key_range.arguments(), "TableName": table, "ConsistentRead": True}
+        arguments = {**key_range.arguments(), "TableName": table, "ConsistentRead": is_consistent}
         for name, value in (filter_arguments or {}).items():
             arguments[name] = {**arguments[name], **value} if name in arguments else value
         arguments["Limit"] = page_size
@@ -135,18 +136,6 @@ class DynamoClient:
             yield response["Items"], has_more
             if not has_more:
                 return
-            arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
-
-    def query_index(self, table: str, index: str, pk: str, limit: int) -> list[RowKey]:
-        """Return the keys of a partition's rows in an index. The index is eventually consistent."""
-        arguments = {**KeyRange(pk).arguments(), "TableName": table, "IndexName": index}
-        keys: list[RowKey] = []
-        while True:
-            arguments["Limit"] = limit - len(keys)
-            response = self._call(f"reading {table}", "query", arguments)
-            keys += [key_of(item) for item in response["Items"]]
-            if "LastEvaluatedKey" not in response or len(keys) >= limit:
-                return keys
             arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
 
     def query_page(
@@ -163,10 +152,16 @@ class DynamoClient:
         return response["Items"], "LastEvaluatedKey" in response
 
     def scan(
-        self, table: str, after: RowKey | None, limit: int, filter_arguments: Mapping[str, Any]
+        self,
+        table: str,
+        after: RowKey | None,
+        limit: int,
+        filter_arguments: Mapping[str, Any],
+        segment: tuple[int, int] = (0, 1),
     ) -> tuple[list[Item], RowKey | None]:
-        """Return one page of the whole table, and the key to continue after."""
+        """Return one page of a table, or of a segment of so many, and the key to continue after."""
         arguments = {**filter_arguments, "TableName": table, "ConsistentRead": True, "Limit": limit}
+        arguments["Segment"], arguments["TotalSegments"] = segment
         if after is not None:
             arguments["ExclusiveStartKey"] = after.item()
         response = self._call(f"walking over {table}", "scan", arguments)
@@ -297,11 +292,19 @@ def key_of(item: Mapping[str, Any]) -> RowKey:
     return RowKey(item[PK]["S"], item[SK]["S"])
 
 
-def check_layout(row: Mapping[str, Any], newest_layout: int = ROW_LAYOUT) -> Mapping[str, Any]:
-    """Return the row. Raise `LaterVersion` if its layout is newer than `newest_layout`."""
+def check_layout(row: Mapping[str, Any], read_layout: int = ROW_LAYOUT) -> Mapping[str, Any]:
+    """Return the row if it has the layout `read_layout`.
+
+    Raise `LaterVersion` if its layout is newer, and `Unreadable` if it is older.
+    """
     layout = int(row[LAYOUT_ATTR]["N"])
-    if layout > newest_layout:
+    if layout > read_layout:
         raise LaterVersion(f"A row was written by a later version of Punctual (layout {layout}).")
+    if layout < read_layout:
+        raise Unreadable(
+            f"A row has the format {layout}; this version of Punctual reads only the format "
+            f"{read_layout}. Start the stage again with new tables (docs/deploying.md)."
+        )
     return row
 
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from punctual.domain.identifiers import slot_of
 from punctual.domain.utc import EPOCH
 
 FIRST_CHAR, LAST_CHAR = "$", "\U0010ffff"  # lowest and highest character of an escaped part
@@ -97,8 +96,8 @@ TTL = "expires"
 # Prefixes of objects that expire with their runs. All other objects belong to an existing job.
 RUN_OBJECT_PREFIXES = ("outputs/", "logs/")
 
-LAYOUT_ATTR = "f"  # the layout number of a row, so that a later version can read old rows
-ROW_LAYOUT = 1
+LAYOUT_ATTR = "f"  # the layout number of a row, so that no version reads a row of another layout
+ROW_LAYOUT = 2
 ROW_LAYOUT_ATTRIBUTE: Mapping[str, Any] = {LAYOUT_ATTR: {"N": str(ROW_LAYOUT)}}
 # A changed layout takes the next number: docs/decisions/0018-formats.md.
 SHARED_TIMERS_LAYOUT = 2
@@ -112,10 +111,8 @@ JOB_STATE_STREAM_FILTERS: tuple[dict[str, Any], ...] = tuple(
     {"dynamodb": {image: {STATUS_ATTR: {"S": [{"exists": True}]}}}}
     for image in ("NewImage", "OldImage")
 )
-# Patterns of partition keys, for policies.
-DEFINITION_KEY_PATTERNS = ("*#body",)
+STATE_SORT_KEY, _DEFINITION_PREFIX = "state", "definition"
 RUNS_ATTR, WAIT_QUEUE_ATTR, RECENTLY_ENDED_ATTR = "runs", "line", "ended"
-HEARTBEAT_INDEX = "beating"  # set if a run has a heartbeat; the sparse index holds only these rows
 # Prefix of an attribute name; the run id follows, one attribute for each lease.
 LEASE_ATTR_PREFIX = "lease_"
 TOKEN_ATTR, UNTIL_ATTR, RENEWED_ATTR = "tok", "until", "beaten"
@@ -133,48 +130,30 @@ _GROUP_CHARACTERS = 10
 
 
 class Table(NamedTuple):
-    """The definition of a table for the stack. Every table has the string keys `pk` and `sk`.
-
-    `sparse_index` names a number attribute that some rows have, and the index of these rows.
-    """
+    """The definition of a table for the stack. Every table has the string keys `pk` and `sk`."""
 
     name: str
     has_ttl: bool
     has_stream: bool = False
-    sparse_index: str = ""
 
     def schema(self) -> dict[str, Any]:
-        """Return the parameters of CreateTable for keys and indexes.
+        """Return the parameters of CreateTable for the keys.
 
         >>> [key["AttributeName"] for key in JOBS_TABLE.schema()["KeySchema"]]
         ['pk', 'sk']
         """
-        kinds = {PK: "S", SK: "S", **({self.sparse_index: "N"} if self.sparse_index else {})}
-        parameters: dict[str, Any] = {
-            "KeySchema": _key_schema(PK, SK),
+        return {
+            "KeySchema": [
+                {"AttributeName": PK, "KeyType": "HASH"},
+                {"AttributeName": SK, "KeyType": "RANGE"},
+            ],
             "AttributeDefinitions": [
-                {"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()
+                {"AttributeName": name, "AttributeType": "S"} for name in (PK, SK)
             ],
         }
-        if self.sparse_index:
-            parameters["GlobalSecondaryIndexes"] = [
-                {
-                    "IndexName": self.sparse_index,
-                    "KeySchema": _key_schema(PK, self.sparse_index),
-                    "Projection": {"ProjectionType": "KEYS_ONLY"},
-                }
-            ]
-        return parameters
 
 
-def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
-    return [
-        {"AttributeName": partition, "KeyType": "HASH"},
-        {"AttributeName": sort, "KeyType": "RANGE"},
-    ]
-
-
-JOBS_TABLE = Table("jobs", has_ttl=True, has_stream=True, sparse_index=HEARTBEAT_INDEX)
+JOBS_TABLE = Table("jobs", has_ttl=True, has_stream=True)
 TIMERS_TABLE = Table("timers", has_ttl=False)  # no TTL: a late timer must still fire
 HISTORY_TABLE = Table("runs", has_ttl=True)
 CONTROL_TABLE = Table("control", has_ttl=True)
@@ -209,17 +188,17 @@ def to_ttl(expires_at: datetime) -> int:
 # Jobs
 
 
-def slot_partition(tenant: str, slot_number: int) -> str:
-    """Return the partition key of the job states of one sixteenth of a tenant's jobs.
+def job_partition(tenant: str, job_id: str) -> str:
+    """Return the partition key of a job: of its state, its definitions and its markers.
 
-    >>> slot_partition("acme", 3)
-    'acme#03'
+    >>> job_partition("acme", "01900000")
+    'acme#01900000'
     """
-    return f"{escape(tenant)}#{slot_number:02d}"
+    return join_parts(tenant, job_id)
 
 
 def state_key(tenant: str, job_id: str) -> RowKey:
-    return RowKey(slot_partition(tenant, slot_of(job_id)), escape(job_id))
+    return RowKey(job_partition(tenant, job_id), STATE_SORT_KEY)
 
 
 def parse_state_key(key: RowKey) -> tuple[str, str]:
@@ -228,20 +207,18 @@ def parse_state_key(key: RowKey) -> tuple[str, str]:
     >>> parse_state_key(state_key("acme", "01900000"))
     ('acme', '01900000')
     """
-    return split_parts(key.pk)[0], unescape(key.sk)
+    tenant, job_id = split_parts(key.pk)
+    return tenant, job_id
 
 
 def definition_key(tenant: str, job_id: str, ref: str, part: int = 0) -> RowKey:
-    """Return the key of a definition row.
-
-    Definition rows have their own partitions, so a list of job states does not read them.
+    """Return the key of a definition row, in the partition of its job.
 
     >>> definition_key("acme", "01900000", "1-abc").sk
-    '01900000#body#1-abc'
+    'definition#1-abc'
     """
-    sk = join_parts(job_id, "body", ref)
-    pk = f"{slot_partition(tenant, slot_of(job_id))}#body"
-    return RowKey(pk, f"{sk}#{part}" if part else sk)
+    sk = join_parts(_DEFINITION_PREFIX, ref)
+    return RowKey(job_partition(tenant, job_id), f"{sk}#{part}" if part else sk)
 
 
 # Minutes
@@ -375,16 +352,6 @@ def group_upper_bound(group: str) -> str:
     return f"{escape(group)}#{LAST_CHAR}"
 
 
-def is_definition_partition(pk: str) -> bool:
-    """Return whether this is the partition key of definition rows.
-
-    >>> pk = definition_key("acme", "01900000", "1-abc").pk
-    >>> is_definition_partition(pk), is_definition_partition("acme#03")
-    (True, False)
-    """
-    return split_parts(pk)[2:] == ["body"]
-
-
 def definitions_bounds(tenant: str, job_id: str) -> tuple[str, str, str]:
     """Return the partition key of a job's definition rows, and the bounds of their sort keys."""
     first_key = definition_key(tenant, job_id, "")
@@ -408,7 +375,7 @@ def parse_ref(sk: str) -> str:
     >>> parse_ref(definition_key("acme", "01900000", "1-abc", 2).sk)
     '1-abc'
     """
-    return split_parts(sk)[2]
+    return split_parts(sk)[1]
 
 
 def payload_id_of(ref: str) -> str:

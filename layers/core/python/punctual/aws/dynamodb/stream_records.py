@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from punctual.aws.dynamodb.attributes import Item
 from punctual.aws.dynamodb.jobs.state_rows import from_row, note_of
-from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR, PK, is_definition_partition
+from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR, SK, STATE_SORT_KEY
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.audit_log import Note
 
@@ -51,7 +51,7 @@ def parse_record(record: Mapping[str, Any]) -> Record | None:
     Raise `LaterVersion` if the layout of the row is newer.
     """
     change = record["dynamodb"]
-    if is_definition_partition(change["Keys"][PK]["S"]):
+    if change["Keys"][SK]["S"] != STATE_SORT_KEY:
         return None
     images_present = _IMAGES_BY_EVENT.get(record["eventName"])
     if images_present is None:

@@ -15,6 +15,8 @@ class Stats(NamedTuple):
     lateness_ms: Mapping[str, float | None]
     queue: Mapping[str, float]
     executors: Sequence[Mapping[str, Any]]
+    # How long after a change lists show it. None where they show each change at once.
+    list_lag_ms: Mapping[str, float | None] | None = None
     limits: Sequence[Mapping[str, Any]] = ()  # each with its name, what is allowed, and used
 
 

@@ -41,16 +41,16 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
     """Return the resolver for reads and for calls that no route names."""
     table = runtime.settings.control_table
     partitions = DynamoPartitions(runtime.dynamo, table, runtime.clock)
-    counters, load_heartbeat_states = (
+    counters, load_held_states = (
         Counters(runtime.dynamo, table),
-        runtime.ports.job_states.load_heartbeat_states,
+        runtime.ports.job_states.load_held_states,
     )
     task_types = offered_task_types(runtime.settings)
     stage_quotas = quotas.build_api_quotas(runtime)
     monitor = DeployedMonitor(
         partitions,
         counters,
-        load_heartbeat_states,
+        load_held_states,
         task_types,
         shared_limits=quotas.build_shared_limits(runtime),
         used_limits=quotas.build_used_limits(runtime, stage_quotas.limits_of),

@@ -23,6 +23,7 @@ from punctual.lambdas.status.counters import (
     ENDED_COUNTS,
     JOB_COUNT_PREFIX,
     LATENESS_COUNT_PREFIX,
+    LIST_LAG_COUNT_PREFIX,
     QUEUED_COUNT,
     RUN_COUNT_PREFIX,
     STARTED_COUNT,
@@ -33,7 +34,7 @@ MAX_HEALTHY_LATENESS = timedelta(seconds=15)
 # Without due timers the planner writes every five minutes. It ticks each minute.
 MAX_PLANNER_SILENCE = timedelta(minutes=8)
 STATS_LOOKAHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
-MAX_EXECUTOR_STATES_PER_SLOT = 200  # jobs read from each slot to list executors
+MAX_EXECUTOR_STATES = 1_000  # jobs read to list executors
 LIVE_STATUSES = ("QUEUED", "CLAIMED", "RUNNING")
 HEALTH_TENANTS = ("default",)  # tenants that stand for the health of the whole deployment
 
@@ -46,7 +47,7 @@ class PlanningProgress(Protocol):
     def heartbeat(self) -> datetime | None: ...
 
 
-LoadHeartbeatStates = Callable[[str, int], Mapping[JobKey, StoredState]]
+LoadHeldStates = Callable[[str, int], Mapping[JobKey, StoredState]]
 
 
 class DeployedMonitor:
@@ -56,7 +57,7 @@ class DeployedMonitor:
         self,
         planning_progress: PlanningProgress,
         counters: Counters,
-        load_heartbeat_states: LoadHeartbeatStates,
+        load_held_states: LoadHeldStates,
         task_types: Collection[str],
         tenants: Sequence[str] = HEALTH_TENANTS,
         shared_limits: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
@@ -70,7 +71,7 @@ class DeployedMonitor:
         self._shared_limits = shared_limits
         self._planning_progress = planning_progress
         self._counters = counters
-        self._load_heartbeat_states = load_heartbeat_states
+        self._load_held_states = load_held_states
         self._task_types = tuple(sorted(task_types))
         self._tenants = tenants
 
@@ -92,13 +93,14 @@ class DeployedMonitor:
             runs=_counts_with_prefix(totals, RUN_COUNT_PREFIX),
             last_hour=[_minute_values(minute) for minute in past_minutes if _has_runs(minute)],
             lateness_ms=_lateness(past_minutes),
+            list_lag_ms=_quantiles_of(past_minutes, LIST_LAG_COUNT_PREFIX),
             queue={
                 "depth": depth,
                 "oldest_seconds": (now - queued_minutes[0]).total_seconds()
                 if depth and queued_minutes
                 else 0,
             },
-            executors=_executors(self._load_heartbeat_states(tenant, MAX_EXECUTOR_STATES_PER_SLOT)),
+            executors=_executors(self._load_held_states(tenant, MAX_EXECUTOR_STATES)),
             limits=[*self._used_limits(tenant, now), *self._shared_limits()],
         )
 
@@ -161,10 +163,14 @@ def _minute_values(minute: MinuteCounts) -> dict[str, Any]:
 
 
 def _lateness(minutes: Sequence[MinuteCounts]) -> Mapping[str, float | None]:
-    """Return lateness percentiles from counted steps, correct within five percent."""
+    return _quantiles_of(minutes, LATENESS_COUNT_PREFIX)
+
+
+def _quantiles_of(minutes: Sequence[MinuteCounts], prefix: str) -> Mapping[str, float | None]:
+    """Return percentiles from counted steps, correct within five percent."""
     steps: Counter[int] = Counter()
     for minute in minutes:
         for name, count in minute.counts.items():
-            if name.startswith(LATENESS_COUNT_PREFIX):
-                steps[int(name.removeprefix(LATENESS_COUNT_PREFIX))] += count
+            if name.startswith(prefix):
+                steps[int(name.removeprefix(prefix))] += count
     return quantiles(steps, step_milliseconds)

@@ -1,26 +1,32 @@
 """The daily walk over job states, late timers, orphaned payloads and counts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.aws.dynamodb.jobs.orphans import Orphans
+from punctual.aws.dynamodb.lists.job_rows import JobRows
 from punctual.domain.artifacts import ARTIFACT_PREFIX
+from punctual.domain.job_state import JobState
 from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
 from punctual.engine.commands.job_names import JobNames
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.reconciler import Reconciler, ReconcilerPage
 from punctual.engine.ports.clock import Clock
 from punctual.engine.queries.artifacts import ArtifactQueries
+from punctual.lambdas.reconciler.job_list_repair import JobListRepair
 from punctual.lambdas.reconciler.recount import MAX_WALK_TIME, Recount
 from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.lambdas.status.run_list import RunListWriter, build_run_list_writer
 from punctual.lambdas.telemetry import Metric, Telemetry
 
 WALK_INTERVAL = timedelta(hours=24)
 WALK_INTERVAL_TOLERANCE = timedelta(hours=1)  # a rule that fires slightly early must not skip a day
 WALK_RESERVE = timedelta(seconds=60)  # reserved time for one page and its repairs
+LIST_CURSOR = "#lists "  # of the walk over the rows of jobs in the lists; it follows the job states
 MAX_LOGGED_JOBS = 20  # jobs in one log line
 
 
@@ -36,6 +42,7 @@ class ReconcilerRun:
         reconciler: Reconciler,
         sweeper: LateTimerSweeper,
         orphans: Orphans,
+        job_list_repair: JobListRepair,
         artifact_cleanup: ArtifactCleanup,
         run_list: RunListWriter,
         progress_store: WalkProgress,
@@ -48,6 +55,7 @@ class ReconcilerRun:
         self._reconciler = reconciler
         self._sweeper = sweeper
         self._orphans = orphans
+        self._job_list_repair = job_list_repair
         self._artifact_cleanup = artifact_cleanup
         self._run_list = run_list
         self._progress_store = progress_store
@@ -92,6 +100,8 @@ class ReconcilerRun:
         The four stages follow each other in this order.
         """
         recount = Recount(self._counters, progress.started_at, progress.packed_counts)
+        if progress.state_cursor is not None and progress.state_cursor.startswith(LIST_CURSOR):
+            return 0, self._remove_list_rows(progress)
         if not progress.states_done:
             page = self._reconciler.step(progress.state_cursor)
             if (number := self._run_list.write_long_lived(page.states, now)) > 0:
@@ -107,10 +117,10 @@ class ReconcilerRun:
                 recount.keep_differing()
                 if recount.has_left_out_tenants:
                     self._log("counts_left_out", why="too many tenants")
+            self._repair_list_rows(page.states, now)
             next_progress = replace(
                 progress,
-                state_cursor=page.cursor,
-                states_done=page.cursor is None,
+                state_cursor=LIST_CURSOR if page.cursor is None else page.cursor,
                 packed_counts=recount.packed,
             )
             finds = len(page.repaired_keys) + len(page.unreadable_jobs) + self._log_names(page)
@@ -141,6 +151,25 @@ class ReconcilerRun:
             jobs = [f"{row.tenant}/{row.job_id}" for row in page.removed_names]
             self._log("names_removed", number=len(jobs), jobs=jobs[:MAX_LOGGED_JOBS])
         return len(page.restored_names) + len(page.shared_names)
+
+    def _repair_list_rows(self, states: Sequence[JobState], now: datetime) -> None:
+        repaired_keys = self._job_list_repair.repair(states, now)
+        if repaired_keys:
+            jobs = [f"{key.tenant}/{key.job_id}" for key in repaired_keys[:MAX_LOGGED_JOBS]]
+            self._log.error("list_rows_repaired", number=len(repaired_keys), jobs=jobs)
+            self._log.metric(Metric.LIST_ROWS_REPAIRED, len(repaired_keys))
+
+    def _remove_list_rows(self, progress: Progress) -> Progress:
+        """Remove the list rows of one page that have no job. This is the end of the first stage."""
+        assert progress.state_cursor is not None
+        removed = self._job_list_repair.remove_orphans(
+            progress.state_cursor.removeprefix(LIST_CURSOR) or None
+        )
+        if removed.row_count:
+            self._log("list_rows_removed", number=removed.row_count)
+            self._log.metric(Metric.LIST_ROWS_REPAIRED, removed.row_count)
+        cursor = None if removed.cursor is None else LIST_CURSOR + removed.cursor
+        return replace(progress, state_cursor=cursor, states_done=cursor is None)
 
     def _correct_counts(
         self, progress: Progress, recount: Recount, now: datetime
@@ -211,6 +240,16 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
         runtime.clock,
         runtime.new_id,
     )
+    job_rows = JobRows(
+        runtime.dynamo, runtime.settings.lists_table, runtime.settings.list_slots, runtime.clock
+    )
+    job_list_repair = JobListRepair(
+        job_rows,
+        DefinitionCache(ports.job_states),
+        runtime.dynamo,
+        jobs_table=runtime.settings.jobs_table,
+        lists_table=runtime.settings.lists_table,
+    )
     progress_store = WalkProgress(runtime.dynamo, runtime.settings.control_table)
     with runtime.log.invocation():
         ends_at = runtime.clock() + timedelta(seconds=remaining_seconds) - WALK_RESERVE
@@ -219,6 +258,7 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
             reconciler=reconciler,
             sweeper=sweeper,
             orphans=orphans,
+            job_list_repair=job_list_repair,
             artifact_cleanup=artifact_cleanup,
             run_list=build_run_list_writer(ports),
             progress_store=progress_store,

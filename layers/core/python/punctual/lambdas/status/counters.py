@@ -23,6 +23,8 @@ STARTED_COUNT, SUCCEEDED_COUNT, FAILED_COUNT, QUEUED_COUNT = (
 )
 ENDED_COUNTS = (SUCCEEDED_COUNT, FAILED_COUNT)
 
+LIST_LAG_COUNT_PREFIX = "lag_"
+
 _COUNTED_AS = {
     RunStatus.SUCCESS: SUCCEEDED_COUNT,
     RunStatus.FAILED: FAILED_COUNT,
@@ -113,6 +115,15 @@ def lateness_step(lateness: timedelta) -> int:
     [0, 0, 8, 80, 80]
     """
     return step_of(lateness / MILLISECOND)
+
+
+def list_lag_count(lag: timedelta) -> str:
+    """Return the name of the count of changes that lists showed so much later.
+
+    >>> list_lag_count(timedelta(milliseconds=1024))
+    'lag_80'
+    """
+    return f"{LIST_LAG_COUNT_PREFIX}{lateness_step(lag)}"
 
 
 def step_milliseconds(step: int) -> float:

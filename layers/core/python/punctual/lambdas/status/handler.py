@@ -16,6 +16,8 @@ from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed
 from punctual.aws.dynamodb.lists.job_rows import JobRows
 from punctual.aws.dynamodb.stream_records import Record, parse_record, sequence_number_of
 from punctual.domain.errors import Unavailable
+from punctual.domain.identifiers import bucket_of
+from punctual.domain.utc import MILLISECOND
 from punctual.engine.commands.audit import subject_of
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.audit_log import NoteWithSubjects
@@ -34,7 +36,7 @@ from punctual.lambdas.status.events import build_events, stop_events
 from punctual.lambdas.status.failures import FailureWriter
 from punctual.lambdas.status.job_list import JobListWriter
 from punctual.lambdas.status.run_list import RunListWriter
-from punctual.lambdas.telemetry import Telemetry
+from punctual.lambdas.telemetry import Metric, Telemetry
 
 if TYPE_CHECKING:
     from punctual.engine.quotas.claim_places import ClaimPlaces
@@ -220,8 +222,14 @@ class StatusHandler:
             self._log("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(data.rows))
 
     def _count_changes(self, changes: Sequence[RecordChanges]) -> None:
-        """Count the changes last, so a failed step is counted only after its retry."""
+        """Count the changes last, so a failed step is counted only after its retry.
+
+        The lag of lists is counted where the minute has other counts, so it costs no row.
+        """
         now = self._clock()
+        if changes:
+            lag = max(now - record.changed_at for record, _ in changes)
+            self._log.metric(Metric.LIST_LAG, max(0.0, lag / MILLISECOND))
         changes_by_tenant: dict[str, list[CountChange]] = {}
         for record, job_changes in changes:
             if job_changes.job is None and not job_changes.runs:
@@ -230,6 +238,8 @@ class StatusHandler:
             for minute, name, count in counters.minute_counts(job_changes):
                 if now - MINUTE_COUNTS_WINDOW <= minute <= now + MINUTE_COUNTS_LOOKAHEAD:
                     minutes.setdefault(minute, Counter())[name] += count
+            if bucket_of(now) in minutes:
+                minutes[bucket_of(now)][counters.list_lag_count(now - record.changed_at)] += 1
             state = record.state
             change_id = change_id_of(record.sequence_number, state.job_id)
             totals = counters.status_count_changes(job_changes)

@@ -301,6 +301,7 @@ class Stats(ResponseModel):
     runs: dict[RunStatus, Count]
     last_hour: list[MinuteCounts]
     lateness_ms: Lateness
+    list_lag_ms: Lateness | None
     queue: Queue
     limits: list[UsedLimit]
     executors: list[Executor]

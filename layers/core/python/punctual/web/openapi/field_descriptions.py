@@ -306,6 +306,8 @@ FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "runs": "The number of runs by status.",
         "last_hour": "The counts of each minute of the last hour.",
         "lateness_ms": "The lateness of the runs that started in the last hour.",
+        "list_lag_ms": "On AWS: how long after their change lists showed runs, in the last hour. "
+        "On a node null, because lists show each change at once.",
         "queue": "The runs that are due and have not started.",
         "limits": "The limits of the tenant that are set, and what all runs share, each with what "
         "is allowed and used.",

@@ -69,6 +69,7 @@ def stats_json(stats: Stats) -> dict[str, Any]:
         "runs": dict(stats.runs),
         "last_hour": [_format_times(minute) for minute in stats.last_hour],
         "lateness_ms": dict(stats.lateness_ms),
+        "list_lag_ms": None if stats.list_lag_ms is None else dict(stats.list_lag_ms),
         "queue": dict(stats.queue),
         "limits": [dict(limit) for limit in stats.limits],
         "executors": [_format_times(executor) for executor in stats.executors],

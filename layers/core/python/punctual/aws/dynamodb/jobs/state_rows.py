@@ -14,7 +14,6 @@ from punctual.aws.dynamodb.attributes import Item, from_attribute, from_item, to
 from punctual.aws.dynamodb.client import Condition, check_layout, key_of
 from punctual.aws.dynamodb.keys import (
     AUDIT_NOTE_ATTR,
-    HEARTBEAT_INDEX,
     LEASE_ATTR_PREFIX,
     PK,
     PROGRESS_ATTR,
@@ -99,8 +98,6 @@ def swap_condition(swap: Swap, now: datetime) -> Condition:
     if swap.note is not None:
         new_attrs[AUDIT_NOTE_ATTR] = _note_attribute(swap.note)
     removed_attrs = (_STATE_ATTRS | {TTL, AUDIT_NOTE_ATTR}) - new_attrs.keys()
-    if not any(run.is_held for run in swap.state.runs):
-        removed_attrs |= {HEARTBEAT_INDEX}
     for run_id, lease in swap.leases.items():
         if lease is None:
             removed_attrs |= {LEASE_ATTR_PREFIX + run_id}
@@ -131,20 +128,18 @@ def note_of(row: Mapping[str, Any]) -> Note | None:
 
 
 def renew_condition(lease_renewal: LeaseRenewal) -> Condition:
-    """Return the update that renews a lease and sets `HEARTBEAT_INDEX`, if the token holds it."""
-    update = "SET #lease.#until = :until, #lease.#renewed = :renewed, #beating = :beating"
+    """Return the update that renews a lease, if the token holds it."""
+    update = "SET #lease.#until = :until, #lease.#renewed = :renewed"
     names = {
         "#lease": LEASE_ATTR_PREFIX + lease_renewal.run_id,
         "#token": TOKEN_ATTR,
         "#until": UNTIL_ATTR,
         "#renewed": RENEWED_ATTR,
-        "#beating": HEARTBEAT_INDEX,
     }
     values = {
         ":until": to_attribute(time_key(lease_renewal.expires_at)),
         ":renewed": to_attribute(True),
         ":token": to_attribute(lease_renewal.token),
-        ":beating": to_attribute(1),
     }
     if lease_renewal.progress is not None:
         update += ", #lease.#progress = :progress"

@@ -3,44 +3,42 @@
 Each lease is a separate attribute of the row.
 """
 
-import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import chain, islice
 
 from punctual.aws.dynamodb.attributes import Item
-from punctual.aws.dynamodb.client import DynamoClient, KeyRange, key_of, prefetch
+from punctual.aws.dynamodb.client import DynamoClient, key_of
 from punctual.aws.dynamodb.jobs import state_rows
 from punctual.aws.dynamodb.jobs.definitions import DynamoDefinitions
 from punctual.aws.dynamodb.keys import (
-    HEARTBEAT_INDEX,
     STATUS_ATTR,
     VERSION_ATTR,
     RowKey,
-    escape,
     parse_state_key,
-    slot_partition,
     state_key,
 )
+from punctual.aws.dynamodb.lists.job_row_reader import JobRowReader
 from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import TooMuchWork, Unavailable
-from punctual.domain.identifiers import JOB_SLOTS
 from punctual.domain.job_state import JobState
-from punctual.domain.schedules.upcoming import next_occurrence_at, sort_by_occurrence
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates, WalkPage
 
-ALL_STATES_PAGE_SIZE = 500  # states in a page when all states of a tenant are read
+WALK_SEGMENTS = 4  # parts of the table that the walk reads in parallel
+_SEGMENT_DONE = "-"
 MAX_SCHEDULED_STATES = 10_000  # states of a tenant that one forecast reads
 
 
 class DynamoJobStates:
-    def __init__(self, dynamo: DynamoClient, table: str, clock: Clock) -> None:
+    def __init__(
+        self, dynamo: DynamoClient, table: str, clock: Clock, listed_jobs: JobRowReader
+    ) -> None:
         self._dynamo = dynamo
         self._table = table
         self._clock = clock
         self._definitions = DynamoDefinitions(dynamo, table)
+        self._listed_jobs = listed_jobs
 
     def load(self, keys: Sequence[JobKey]) -> Mapping[JobKey, StoredState]:
         items = self._dynamo.read(self._table, [state_key(*key) for key in keys])
@@ -69,123 +67,110 @@ class DynamoJobStates:
         return self._definitions.get(refs)
 
     def page(self, tenant: str, before: str | None, limit: int) -> JobStatePage:
-        """Return a page of jobs, newest first, merged from the sixteen slots.
-
-        The first query of each slot reads twice its share of the page.
-        """
-        high = None if before is None else escape(before)
-        slot_limit = limit // JOB_SLOTS * 2 + 4
-        slot_states = [
-            self._slot_states(
-                KeyRange(
-                    slot_partition(tenant, slot), high=high, excludes_high=True, newest_first=True
-                ),
-                slot_limit,
-            )
-            for slot in range(JOB_SLOTS)
-        ]
-        merged = heapq.merge(
-            *self._dynamo.pool.map(prefetch, slot_states),
-            key=lambda state: state.job_id,
-            reverse=True,
-        )
-        states = list(islice((state for state in merged if not state.is_blank), limit + 1))
-        page_states = states[:limit]
+        """Return a page of jobs, newest first: those that the list names, as they are now."""
+        listed = self._listed_jobs.page(tenant, before, limit)
+        states = self._load_listed(JobKey(tenant, job_id) for job_id in listed.job_ids)
         definition_ids = [
-            (JobKey(tenant, state.job_id), state.current_rules.definition_ref)
-            for state in page_states
+            (JobKey(tenant, state.job_id), state.current_rules.definition_ref) for state in states
         ]
         definitions = self.load_definitions(definition_ids)
-        return JobStatePage.from_rows(page_states, definition_ids, definitions, len(states) > limit)
+        page = JobStatePage.from_rows(states, definition_ids, definitions, has_more=False)
+        return page._replace(before=listed.before)
 
     def upcoming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, max_states: int
     ) -> UpcomingStates | None:
         """Return the jobs that are due next, or None if the tenant has too many jobs.
 
-        All states are read and sorted because no index has this order.
+        The rows of all jobs are read and sorted, because no index has this order.
         """
-        slot_limit = 2 * -(-max_states // JOB_SLOTS)
-        states_by_slot = self._dynamo.pool.map(
-            lambda slot: list(
-                islice(
-                    self._slot_states(KeyRange(slot_partition(tenant, slot)), slot_limit + 1),
-                    slot_limit + 1,
-                )
-            ),
-            range(JOB_SLOTS),
-        )
-        if any(len(states) > slot_limit for states in states_by_slot):
+        listed_jobs = self._listed_jobs.read_all(tenant)
+        if listed_jobs is None:
             return None
-        return UpcomingStates(
-            *sort_by_occurrence(chain.from_iterable(states_by_slot), after, end, limit)
-        )
+        positions = [
+            ((job.row.next_at, job.job_id), job.row.repeats)
+            for job in listed_jobs
+            if job.row.next_at is not None and job.row.next_at < end
+        ]
+        repeating = [
+            job_id for (at, job_id), repeats in positions if (at, job_id) <= after and repeats
+        ]
+        page = sorted(position for position, _ in positions if position > after)[:limit]
+        if len(repeating) > max_states:
+            return None
+        job_ids = [*repeating, *(job_id for _, job_id in page)]
+        states = self._load_listed(JobKey(tenant, job_id) for job_id in job_ids)
+        return UpcomingStates(states, page[-1] if page and len(page) == limit else None)
 
     def scheduled_states(self, tenant: str, end: datetime) -> Sequence[JobState]:
-        """Return the jobs that are due before `end`. All states are read, as by `upcoming`."""
-        slot_limit = -(-MAX_SCHEDULED_STATES // JOB_SLOTS)
-        states_by_slot = self._dynamo.pool.map(
-            lambda slot: list(
-                islice(
-                    self._slot_states(KeyRange(slot_partition(tenant, slot)), ALL_STATES_PAGE_SIZE),
-                    slot_limit + 1,
-                )
-            ),
-            range(JOB_SLOTS),
-        )
-        if any(len(states) > slot_limit for states in states_by_slot):
+        """Return the jobs that are due before `end`, as the rows of the list say."""
+        listed_jobs = self._listed_jobs.read_all(tenant)
+        job_keys = [
+            JobKey(tenant, job.job_id)
+            for job in listed_jobs or ()
+            if job.row.next_at is not None and job.row.next_at < end
+        ]
+        if listed_jobs is None or len(job_keys) > MAX_SCHEDULED_STATES:
             raise TooMuchWork(
                 f"The tenant has too many jobs for one answer: about {MAX_SCHEDULED_STATES:,} can "
-                "be read, of any status."
+                "be read."
             )
+        return self._load_listed(job_keys)
+
+    def load_held_states(self, tenant: str, limit: int) -> Mapping[JobKey, StoredState]:
+        """Return the states of up to `limit` jobs with a run that an executor holds."""
+        return self.load(self._listed_jobs.held_jobs(tenant, limit))
+
+    def _load_listed(self, job_keys: Iterable[JobKey]) -> list[JobState]:
+        """Return the states in the order of the keys, without jobs that are gone."""
+        ordered_keys = list(job_keys)
+        stored_states = self.load(ordered_keys)
         return [
-            state
-            for state in chain.from_iterable(states_by_slot)
-            if (at := next_occurrence_at(state)) is not None and at < end
+            stored_states[key].state
+            for key in ordered_keys
+            if key in stored_states and not stored_states[key].state.is_blank
         ]
 
-    def load_heartbeat_states(self, tenant: str, slot_limit: int) -> Mapping[JobKey, StoredState]:
-        """Return the states of jobs with a heartbeat, at most `slot_limit` of each slot."""
-        slots = [slot_partition(tenant, slot) for slot in range(JOB_SLOTS)]
-        keys_by_slot = self._dynamo.pool.map(
-            lambda slot_key: self._dynamo.query_index(
-                self._table, HEARTBEAT_INDEX, slot_key, slot_limit
-            ),
-            slots,
-        )
-        return self.load(
-            [JobKey(*parse_state_key(row_key)) for row_key in chain.from_iterable(keys_by_slot)]
-        )
-
     def walk(self, cursor: str | None, limit: int) -> WalkPage:
-        """Return a page of all job states. The cursor is the last key; keys contain no spaces."""
-        after = None if cursor is None else RowKey(*cursor.split(" "))
+        """Return a page of all job states, read from all segments of the table in parallel.
+
+        The cursor has a line for each segment: its last key, nothing before its first page, or a
+        mark at its end. Keys contain neither spaces nor line ends.
+        """
+        places = [""] * WALK_SEGMENTS if cursor is None else cursor.split("\n")
+        open_segments = [number for number, place in enumerate(places) if place != _SEGMENT_DONE]
+        segment_limit = -(-limit // WALK_SEGMENTS)
+        pages = self._dynamo.pool.map(
+            lambda number: self._scan_segment(number, places[number], segment_limit), open_segments
+        )
+        now = self._clock()
+        states: list[JobState] = []
+        unreadable: list[tuple[JobKey, str]] = []
+        for number, (items, place) in zip(open_segments, pages, strict=True):
+            places[number] = place
+            for row in items:
+                try:
+                    if not state_rows.is_expired(row, now):
+                        states.append(state_rows.from_row(row).state)
+                except Exception as error:
+                    unreadable.append((_unreadable_key(row), type(error).__name__))
+        is_done = all(place == _SEGMENT_DONE for place in places)
+        return WalkPage(states, None if is_done else "\n".join(places), unreadable)
+
+    def _scan_segment(self, number: int, place: str, limit: int) -> tuple[list[Item], str]:
+        """Return the rows of a page, and the place to continue from."""
         filter_arguments = {
             "FilterExpression": "attribute_exists(#state)",
             "ExpressionAttributeNames": {"#state": STATUS_ATTR},
         }
-        items, last_key = self._dynamo.scan(self._table, after, limit, filter_arguments)
-        now = self._clock()
-        states: list[JobState] = []
-        unreadable: list[tuple[JobKey, str]] = []
-        for row in items:
-            try:
-                if not state_rows.is_expired(row, now):
-                    states.append(state_rows.from_row(row).state)
-            except Exception as error:
-                unreadable.append((_unreadable_key(row), type(error).__name__))
-        return WalkPage(
-            states, None if last_key is None else f"{last_key.pk} {last_key.sk}", unreadable
+        items, last_key = self._dynamo.scan(
+            self._table,
+            RowKey(*place.split(" ")) if place else None,
+            limit,
+            filter_arguments,
+            (number, WALK_SEGMENTS),
         )
-
-    def _slot_states(self, key_range: KeyRange, page_size: int) -> Iterator[JobState]:
-        return self._unexpired_states(self._dynamo.query(self._table, key_range, page_size))
-
-    def _unexpired_states(self, items: Iterable[Item]) -> Iterator[JobState]:
-        now = self._clock()
-        for row in items:
-            if not state_rows.is_expired(row, now):
-                yield state_rows.from_row(row).state
+        return items, _SEGMENT_DONE if last_key is None else f"{last_key.pk} {last_key.sk}"
 
     def _swap(self, swap: Swap) -> bool:
         """Write if the version is the expected one. Return whether this swap won.

@@ -25,7 +25,7 @@ from punctual.engine.ports.rows import JobKey
 MAX_MERGE_TRIES = 5  # writes of one row until its outcomes include those of other writers
 OUTCOMES_ATTR = "outcomes"
 FAILURES_ATTR = "failing"  # set while the job has an open failure
-HELD_ATTR = "held"  # set if an executor holds a run of the job
+HELD_ATTR = "held"  # set if an executor holds a run of the job, so that a filter finds it
 
 
 class JobRowChange(NamedTuple):
@@ -41,6 +41,8 @@ class JobRowChange(NamedTuple):
     # Whether the batch begins with the creation of the job. Outcomes in the row are of an earlier
     # job with this id.
     is_new: bool = False
+    # Whether the row also replaces a wrong one of the same version.
+    replaces_same: bool = False
 
 
 class StoredJobRow(NamedTuple):
@@ -140,7 +142,7 @@ def _update_of(change: JobRowChange, item: Item, now: datetime) -> Condition | N
     stored = [] if pack is None else unpack_outcomes(job_id, pack)
     merged = merge_outcomes(stored, change.outcomes)
     update = _RowUpdate(to_attribute(int(now.timestamp())))
-    if not item or int(item[keys.VERSION_ATTR]["N"]) < change.version:
+    if not item or int(item[keys.VERSION_ATTR]["N"]) < change.version + change.replaces_same:
         update.set_row(change)
         if replaces_expired or change.is_new:
             update.removed.append(OUTCOMES_ATTR)
@@ -176,7 +178,7 @@ class _RowUpdate:
         )
         self._compare_expiry()
         self._names["#version"] = keys.VERSION_ATTR
-        self._parameters[":version"] = to_attribute(change.version)
+        self._parameters[":version"] = to_attribute(change.version + change.replaces_same)
 
     def set_outcomes(self, pack: bytes, stored_pack: bytes | None) -> None:
         """Set the outcomes if they are still those that were read."""

@@ -7,7 +7,8 @@ and made again, so none of them decides. Only the rows of names are no copies: t
 from enum import StrEnum
 from zlib import crc32
 
-from punctual.aws.dynamodb.keys import escape
+from punctual.aws.dynamodb.keys import RowKey, escape, split_parts, unescape
+from punctual.engine.ports.rows import JobKey
 
 
 class ListKind(StrEnum):
@@ -45,6 +46,17 @@ def list_partitions(tenant: str, kind: ListKind, slots: int) -> list[str]:
     ['acme#names#00', 'acme#names#01']
     """
     return [list_partition(tenant, kind, slot) for slot in range(slots)]
+
+
+def parse_job_row_key(key: RowKey) -> JobKey | None:
+    """Return the job of a row in the list of jobs, or None for a row of another kind.
+
+    >>> parse_job_row_key(RowKey("acme#jobs#03", "01900000"))
+    JobKey(tenant='acme', job_id='01900000')
+    >>> parse_job_row_key(RowKey("acme#names#03", "a name"))
+    """
+    tenant, kind, *_ = split_parts(key.pk)
+    return JobKey(tenant, unescape(key.sk)) if kind == ListKind.JOBS else None
 
 
 def list_key_pattern(kind: ListKind) -> str:
