@@ -50,6 +50,10 @@ def client(tmp_path: Path) -> Iterator[BulkClient]:
             "all",
             "must not be true with a filter",
         ),
+        ({"action": "cancel", "filter": {"name_prefix": ""}}, "filter", "must name a filter"),
+        ({"action": "cancel", "filter": {"tag": []}}, "filter", "must name a filter"),
+        ({"action": "cancel", "filter": {"status": []}}, "filter.status", "must not be empty"),
+        ({"action": "retry", "filter": {"latest_only": True}}, "filter", "must name a filter"),
         ({"action": "erase", "all": True}, "action", "must be one of"),
         ({"action": "cancel", "all": True, "note": "x"}, "note", "is not a field of the action"),
         ({"action": "pause", "all": True, "payload": None}, "payload", "is not a field of the"),
@@ -97,6 +101,11 @@ def test_dry_run_shows_the_first_and_changes_nothing(client: BulkClient) -> None
     assert (answer.status, answer.json["matched"], len(answer.json["first"])) == (200, 22, 20)
     assert answer.json["first"][0]["job_name"] == "job 21"
     assert client.get("/v1/operations").json["operations"] == []
+
+
+def test_all_may_leave_out_runs_that_were_followed(client: BulkClient) -> None:
+    body = {"action": "retry", "all": True, "filter": {"latest_only": True}, "dry_run": True}
+    assert client.bulk(body).json == {"matched": 0, "first": []}
 
 
 def test_repeated_request_begins_one_operation(client: BulkClient) -> None:

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from punctual.domain.errors import Invalid, NotFound, Unavailable
+from punctual.domain.errors import Invalid, LimitExceeded, NotFound, Unavailable
 from punctual.domain.job_state import JobStatus
 from punctual.domain.operations import Operation, OperationAction, OperationStatus
+from punctual.engine.operations.actions import ActedItems, OperationActions
 from punctual.engine.operations.commands import BulkRequest
 from punctual.engine.operations.matching import BulkFilter
 from punctual.engine.ports.audit_log import Actor, AuditFilters
 from punctual.engine.ports.lists.job_index import JobFilters
+from punctual.engine.ports.lists.job_names import NameKey
 from punctual.engine.ports.lists.operations import OperationKey
 from punctual.engine.queries.filters import RunFilters
-from punctual.engine.queries.slices import finish
+from punctual.engine.queries.slices import SlicedWork, finish
 from punctual.node.background import bulk_operations
 from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, T, World, a_world
@@ -108,13 +110,26 @@ def test_cancelled_operation_leaves_the_rest(tmp_path: Path) -> None:
         jobs = submit_jobs(world, 12)
         operation = begin(world, OperationAction.CANCEL)
         world.node.step()
-        stopped = world.do(lambda: world.node.operations.cancel(T, operation.operation_id))
+        stopped = world.do(
+            lambda: world.node.operations.cancel(T, operation.operation_id, Actor("ada"))
+        )
         assert (stopped.status, stopped.done) == (OperationStatus.CANCELLED, 4)
         world.until(60)
         assert read(world, operation).done == 4
         assert statuses(world, jobs) == {JobStatus.CANCELLED: 4, JobStatus.SCHEDULED: 8}
-        again = world.do(lambda: world.node.operations.cancel(T, operation.operation_id))
+        again = world.do(
+            lambda: world.node.operations.cancel(T, operation.operation_id, Actor("ada"))
+        )
         assert again == stopped
+
+
+def test_cancelled_jobs_give_up_their_names(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        jobs = submit_jobs(world, 3)
+        run_to_end(world, begin(world, OperationAction.CANCEL))
+        names = [NameKey(T, f"data {number}") for number in range(3)]
+        assert world.do(lambda: world.store.job_names.find(names)) == {}
+        assert statuses(world, jobs) == {JobStatus.CANCELLED: 3}
 
 
 def test_each_refused_job_is_named(tmp_path: Path) -> None:
@@ -184,6 +199,73 @@ def test_repeated_slice_changes_nothing_more(tmp_path: Path) -> None:
         filters = AuditFilters(action="run.order")
         page = world.do(lambda: world.store.audit.page(T, filters, 50, None, world.clock.now))
         assert len(page.entries) == 3
+
+
+def test_failing_operation_delays_no_other_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        submit_jobs(world, 6)
+        failing = begin(world, OperationAction.RUN_NOW)
+        world.clock.advance(timedelta(milliseconds=1))
+        other = begin(world, OperationAction.PAUSE)
+        act = OperationActions.act
+
+        def act_or_fail(actions: OperationActions, operation: Operation, *more: Any) -> ActedItems:
+            if operation.operation_id == failing.operation_id:
+                raise Unavailable("The job's definition cannot be read from the store.")
+            return act(actions, operation, *more)
+
+        monkeypatch.setattr(OperationActions, "act", act_or_fail)
+        world.until(2)
+        assert (read(world, other).status, read(world, other).done) == (OperationStatus.DONE, 6)
+        assert read(world, failing).is_running
+        ended = run_to_end(world, failing, 600)
+        assert (ended.done, ended.failed) == (0, 6)
+        assert {error.code for error in ended.errors} == {"UNAVAILABLE"}
+
+
+def test_simultaneous_requests_with_one_key_begin_one_operation(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        submit_jobs(world, 3)
+        request = BulkRequest(OperationAction.PAUSE, DATA_JOBS, {"tag": ["team:data"]})
+        works = [
+            SlicedWork(world.node.operations.begin(T, "ada", request, Actor("ada"), "key", "print"))
+            for _ in range(2)
+        ]
+        for work in works:
+            world.do(lambda work=work: work.run_slice(0))
+        for work in works:
+            while not work.results:
+                world.do(work.run_slice)
+        first, second = (work.results[0] for work in works)
+        assert first.operation_id == second.operation_id
+        operations, _ = world.do(lambda: world.node.operations.queries.page(T, 10, None))
+        assert len(operations) == 1
+
+
+def test_tenant_has_at_most_20_running_operations(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        submit_jobs(world, 1)
+        for _ in range(20):
+            begin(world, OperationAction.PAUSE)
+        with pytest.raises(LimitExceeded, match="has 20 running operations"):
+            begin(world, OperationAction.PAUSE)
+
+
+def test_audit_names_the_operation_and_its_changes(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        submit_jobs(world, 1)
+        run_to_end(world, begin(world, OperationAction.PAUSE, note="a move"))
+        page = world.do(
+            lambda: world.store.audit.page(T, AuditFilters(), 50, None, world.clock.now)
+        )
+        by_action = {entry.note.action: entry.note.after for entry in page.entries}
+        assert by_action["operation.begin"]["matched"] == 1
+        assert by_action["job.pause"]["note"] == "a move"
+        assert (
+            by_action["job.pause"]["operation_id"] == by_action["operation.begin"]["operation_id"]
+        )
 
 
 def test_retry_takes_only_failures_that_nothing_followed(tmp_path: Path) -> None:

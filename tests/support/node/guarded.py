@@ -57,6 +57,7 @@ class GuardedNode(NodeClient):
             authenticator=authenticator,
             secrets=Secrets(self.store.secrets, self.store.audit),
             artifacts=self.node.artifacts,
+            operations=self.node.operations,
             failures=FailureCommands(self.store.failures, self.store.job_states, self.store.audit),
         )
 

@@ -75,6 +75,10 @@ class LimitExceeded(PunctualError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class WaitQueueFull(LimitExceeded):
+    """The wait queue of one job is full. Other jobs are not affected."""
+
+
 class Unavailable(PunctualError):
     """A store or a queue did not answer. A later retry may succeed."""
 

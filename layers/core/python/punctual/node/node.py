@@ -157,6 +157,7 @@ class Node:
             self.search,
             self.applier,
             self.quotas,
+            self._names,
             self._transaction,
             clock,
             new_id,

@@ -25,6 +25,7 @@ LIMITS_CHANGE = "limits.change"
 WEBHOOK_SECRET_READ = "webhook_secret.read"
 SECRET_SET, SECRET_DELETE = "secret.set", "secret.delete"
 ARTIFACT_CREATE, ARTIFACT_DELETE = "artifact.create", "artifact.delete"
+OPERATION_BEGIN, OPERATION_CANCEL = "operation.begin", "operation.cancel"
 FAILURE_ACKNOWLEDGE = "failure.acknowledge"
 ACTIONS = (
     JOB_CREATE,
@@ -44,6 +45,8 @@ ACTIONS = (
     SECRET_DELETE,
     ARTIFACT_CREATE,
     ARTIFACT_DELETE,
+    OPERATION_BEGIN,
+    OPERATION_CANCEL,
     FAILURE_ACKNOWLEDGE,
 )
 DEFINING_ACTIONS = frozenset({JOB_CREATE, JOB_UPDATE})  # actions that give a job a definition

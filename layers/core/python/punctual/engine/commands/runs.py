@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from punctual.domain import events
 from punctual.domain.decide import Verdict
-from punctual.domain.errors import Conflict, LimitExceeded, NotFound, Unavailable
+from punctual.domain.errors import Conflict, NotFound, Unavailable, WaitQueueFull
 from punctual.domain.events import Event
 from punctual.domain.identifiers import derived_id
 from punctual.domain.job_state import JobState, JobStatus
@@ -252,7 +252,7 @@ class RunCommands:
         if result.decision is None or result.decision.state.is_blank:
             raise NotFound("There is no such job.")
         if result.verdict is Verdict.FULL:
-            raise LimitExceeded(
+            raise WaitQueueFull(
                 f"The job's wait queue holds at most {MAX_WAITING_RUNS} runs: "
                 "try again after some have ended."
             )

@@ -9,7 +9,16 @@ import msgspec
 
 from punctual.domain import events
 from punctual.domain.decide import Verdict
-from punctual.domain.errors import Conflict, Invalid, LimitExceeded, NotFound, PunctualError
+from punctual.domain.errors import (
+    Conflict,
+    Invalid,
+    LimitExceeded,
+    NotFound,
+    PunctualError,
+    Unavailable,
+    Unreadable,
+    WaitQueueFull,
+)
 from punctual.domain.events import Event
 from punctual.domain.identifiers import derived_id, write_id_of
 from punctual.domain.job_state import MisfirePolicy
@@ -24,6 +33,7 @@ from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.commands import audit
 from punctual.engine.commands.definitions_store import Definitions
+from punctual.engine.commands.job_names import RECURRING_KINDS, JobNames
 from punctual.engine.commands.runs import RetryOrder, RunCommands
 from punctual.engine.ports.audit_log import Actor, Note
 from punctual.engine.ports.job_states import JobStates
@@ -41,7 +51,7 @@ _AUDIT_ACTIONS = {
 }
 _decode_actor = msgspec.json.Decoder(Actor).decode
 # The error of one item. Any other error stops the slice, and the item is tried again.
-_ITEM_ERRORS = (Conflict, Invalid, NotFound)
+_ITEM_ERRORS = (Conflict, Invalid, NotFound, Unreadable, WaitQueueFull)
 
 
 class ActedItems(NamedTuple):
@@ -63,12 +73,14 @@ class OperationActions:
         applier: ChangeApplier,
         job_states: JobStates,
         definitions: Definitions,
+        names: JobNames,
         quotas: Quotas,
     ) -> None:
         self._commands = commands
         self._applier = applier
         self._job_states = job_states
         self._definitions = definitions
+        self._names = names
         self._quotas = quotas
 
     def act(
@@ -102,14 +114,33 @@ class OperationActions:
                 _write_id(operation, item),
                 needs_fallback_timer=True,
                 isolates_failure=True,
-                note=_note(operation, run_id, actor),
+                note=_note(operation, run_id, actor, request.has_payload),
             )
             for item, run_id in zip(items, run_ids, strict=True)
         ]
         results = self._applier.apply(changes)
+        if operation.action is OperationAction.CANCEL:
+            self._give_up_names(results)
         errors = [_result_error(item, result) for item, result in zip(items, results, strict=True)]
         found_errors = tuple(error for error in errors if error is not None)
         return ItemResults(len(items) - len(found_errors), found_errors)
+
+    def _give_up_names(self, results: Sequence[Result]) -> None:
+        """Free the names of the recurring jobs that these changes have cancelled."""
+        states = {
+            (JobKey(state.tenant, state.job_id), state.current_rules.definition_ref): state
+            for result in results
+            if result.decision is not None
+            for state in [result.decision.state]
+            if state.kind in RECURRING_KINDS and not state.is_blank
+        }
+        rows = self._job_states.load_definitions(list(states)) if states else {}
+        self._names.give_up_cancelled([(states[ref], row) for ref, row in rows.items()])
+
+    def give_up_item(self, item: OperationItem) -> ItemResults:
+        """Return the result of an item that several tries could not act on."""
+        text = "The store could not act on it in several tries."
+        return ItemResults(0, (_error(item, Unavailable.code, text),))
 
     def _put_payloads(
         self, tenant: str, items: Sequence[OperationItem], run_ids: Sequence[str], payload: Any
@@ -174,10 +205,16 @@ def _event(operation: Operation, run_id: str, has_payload: bool) -> Event:
             return events.StartRun(run_id, has_own_payload=has_payload, has_idempotency_key=True)
 
 
-def _note(operation: Operation, run_id: str, actor: Actor | None) -> Note | None:
+def _note(operation: Operation, run_id: str, actor: Actor | None, has_payload: bool) -> Note | None:
     if actor is None:
         return None
     after: dict[str, Any] = {"operation_id": operation.operation_id}
+    if operation.action is OperationAction.PAUSE:
+        after |= audit.pause_fields(operation.until, operation.note)
+    elif operation.missed:
+        after["missed"] = operation.missed
+    elif operation.action is OperationAction.RUN_NOW:
+        after["payload_given"] = has_payload
     is_run = operation.action is OperationAction.RUN_NOW
     action = _AUDIT_ACTIONS[operation.action]
     return Note(actor, action, operation.created_at, run_id if is_run else "", after=after)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from punctual.domain.errors import Unavailable
+from punctual.domain.errors import LimitExceeded, Unavailable
 from punctual.domain.operations import (
     OPERATION_RETENTION,
     Operation,
@@ -16,9 +16,10 @@ from punctual.domain.operations import (
     OperationStatus,
     cancelled,
 )
+from punctual.engine.commands import audit
 from punctual.engine.commands.idempotency import IdempotencyKeys
 from punctual.engine.operations.matching import BulkFilter, Matcher
-from punctual.engine.ports.audit_log import Actor
+from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.lists.operations import OperationKey, OperationRequest, Operations
 from punctual.engine.ports.rows import JobKey
@@ -26,6 +27,11 @@ from punctual.engine.queries.operations import OperationQueries
 from punctual.engine.queries.runs.job_labels import JobLabels
 from punctual.engine.queries.slices import Sliced
 
+MAX_RUNNING = 20  # operations of a tenant at the same time
+RUNNING_RETRY_SECONDS = 60.0
+_TOO_MANY_RUNNING = (
+    f"This tenant has {MAX_RUNNING} running operations: wait until one ends, or cancel one."
+)
 MAX_CANCEL_TRIES = 64  # a running operation writes its progress at the same time
 
 
@@ -48,6 +54,7 @@ class OperationCommands:
         matcher: Matcher,
         labels: JobLabels,
         idempotency_keys: IdempotencyKeys,
+        audit_log: AuditLog,
         clock: Clock,
         new_id: NewId,
         notify_created: Callable[[OperationKey], None],
@@ -57,6 +64,7 @@ class OperationCommands:
         self._matcher = matcher
         self._labels = labels
         self._idempotency_keys = idempotency_keys
+        self._audit_log = audit_log
         self._clock = clock
         self._new_id = new_id
         self._notify_created = notify_created
@@ -87,7 +95,13 @@ class OperationCommands:
         stored_request = OperationRequest(
             msgspec.json.encode(actor), request.payload if has_payload else None, has_payload
         )
+        twin = self._operations.load(operation_key)  # of a request at the same time
+        if twin is not None:
+            return twin
+        if operation.is_running and self._operations.count_running(tenant) >= MAX_RUNNING:
+            raise LimitExceeded(_TOO_MANY_RUNNING, RUNNING_RETRY_SECONDS)
         self._operations.create(operation, stored_request, items)
+        self._add_note(tenant, actor, audit.OPERATION_BEGIN, now, _audited_fields(operation))
         if operation.is_running:
             self._notify_created(operation_key)
         return operation
@@ -98,15 +112,33 @@ class OperationCommands:
         labels = self._labels.load(keys) if keys else {}
         return {key.job_id: label.name for key, label in labels.items()}
 
-    def cancel(self, tenant: str, operation_id: str) -> Operation:
+    def cancel(self, tenant: str, operation_id: str, actor: Actor) -> Operation:
         """Stop an operation. A slice that is under way may still end; what is done stays done."""
         now = self._clock()
         for _ in range(MAX_CANCEL_TRIES):
             operation = self.queries.load(tenant, operation_id)
             stopped = cancelled(operation, now)
-            if stopped is operation or self._operations.swap(stopped):
+            if stopped is operation:
+                return operation
+            if self._operations.swap(stopped):
+                after = {"operation_id": operation_id}
+                self._add_note(tenant, actor, audit.OPERATION_CANCEL, now, after)
                 return stopped
         raise Unavailable("The operation changes too often: try again.")
+
+    def _add_note(
+        self, tenant: str, actor: Actor, action: str, at: datetime, after: dict[str, Any]
+    ) -> None:
+        self._audit_log.add_note(tenant, Note(actor, action, at, after=after))
+
+
+def _audited_fields(operation: Operation) -> dict[str, Any]:
+    return {
+        "operation_id": operation.operation_id,
+        "action": operation.action.value,
+        "filter": operation.filter,
+        "matched": operation.matched,
+    }
 
 
 def _new_operation(

@@ -12,7 +12,7 @@ from punctual.domain.operations import (
     OperationAction,
     OperationItem,
 )
-from punctual.domain.run import RunStatus, Trigger
+from punctual.domain.run import Run, RunStatus, Trigger
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.job_index import JobFilters, JobIndex, JobQuery, Position
@@ -24,7 +24,7 @@ from punctual.engine.queries.views import RunView
 
 MATCH_PAGE_JOBS = 1_000
 MATCH_PAGE_RUNS = 200
-FOLLOWING_RUNS_READ = 200  # later runs of a job that `latest_only` looks at
+FOLLOWING_RUNS_READ = 200  # later runs of a job that one step of `latest_only` reads
 # An action reaches jobs in these states, unless the filter names others.
 STATUSES_OF_ACTION = {
     OperationAction.PAUSE: frozenset({JobStatus.SCHEDULED}),
@@ -42,6 +42,11 @@ class BulkFilter(NamedTuple):
     runs: RunFilters = RunFilters()
     paused_by: str = ""  # an operation that paused the jobs
     latest_only: bool = False  # only runs that were not retried, or followed by a success, since
+
+    @property
+    def selects(self) -> bool:
+        """Return whether it leaves something out. `latest_only` alone stands for no filter."""
+        return bool(self.paused_by) or self.jobs != JobFilters() or self.runs != RunFilters()
 
 
 class Matcher:
@@ -125,34 +130,68 @@ class Matcher:
         after: tuple[str, ...] | None = None
         while True:
             page = yield from self._queries.runs(tenant, None, filters, MATCH_PAGE_RUNS, after)
-            for view in page.items:
-                yield
-                if view.run.ended_at is None:
-                    continue
-                if not wanted.latest_only or not self._was_followed(view, now):
-                    items.append(OperationItem(view.job_id, view.run.run_id))
+            ended = [view for view in page.items if view.run.ended_at is not None]
+            if wanted.latest_only:
+                ended = yield from self._not_followed(tenant, ended, now)
+            items += [OperationItem(view.job_id, view.run.run_id) for view in ended]
             if len(items) > MAX_OPERATION_RUNS:
                 raise _too_many(MAX_OPERATION_RUNS, "runs")
             after = page.next_cursor
             if after is None:
                 return items
 
-    def _was_followed(self, view: RunView, now: datetime) -> bool:
-        """Return whether the run was retried, or a later run of its job succeeded."""
-        key, run = JobKey(view.tenant, view.job_id), view.run
+    def _not_followed(
+        self, tenant: str, views: Sequence[RunView], now: datetime
+    ) -> Sliced[list[RunView]]:
+        """Return the runs that were not retried, and that no success of their job followed."""
+        runs_by_job: dict[str, list[Run]] = {}
+        for view in views:
+            runs_by_job.setdefault(view.job_id, []).append(view.run)
+        followers = {}
+        for job_id, runs in runs_by_job.items():
+            followers[job_id] = yield from self._followers(JobKey(tenant, job_id), runs, now)
+        return [view for view in views if not followers[view.job_id].follow(view.run)]
+
+    def _followers(self, key: JobKey, runs: Sequence[Run], now: datetime) -> Sliced["_Followers"]:
+        """Return what followed these runs of one job. The newest runs often tell for all."""
+        last_end = max(run.ended_at for run in runs if run.ended_at is not None)
+        oldest_id = min(run.run_id for run in runs)
+        followers = _Followers(set(), [])
         stored = self._job_states.load([key]).get(key)
-        later = [] if stored is None else [*stored.state.runs, *stored.state.unrecorded]
-        rows = self._history.page(key, None, None, FOLLOWING_RUNS_READ, now)
-        later += [row.run for row in rows]
-        return any(
-            (other.trigger is Trigger.RETRY and other.retried_from == run.run_id)
-            or (
-                other.status is RunStatus.SUCCESS
-                and other.ended_at is not None
-                and run.ended_at is not None
-                and other.ended_at > run.ended_at
-            )
-            for other in later
+        if stored is not None:
+            waiting = stored.state.wait_queue
+            followers.retried_ids.update(entry.retried_from for entry in waiting)
+            followers.add([*stored.state.runs, *stored.state.unrecorded])
+        before: str | None = None
+        while not followers.has_success_after(last_end):
+            rows = self._history.page(key, before, oldest_id, FOLLOWING_RUNS_READ, now)
+            followers.add([row.run for row in rows])
+            if len(rows) < FOLLOWING_RUNS_READ:
+                break
+            before = rows[-1].run.run_id
+            yield
+        return followers
+
+
+class _Followers(NamedTuple):
+    """Runs of a job that were made after some others: which they retry, and when they succeeded."""
+
+    retried_ids: set[str]
+    success_ends: list[datetime]
+
+    def add(self, runs: Sequence[Run]) -> None:
+        self.retried_ids.update(run.retried_from for run in runs if run.trigger is Trigger.RETRY)
+        self.success_ends.extend(
+            run.ended_at for run in runs if run.status is RunStatus.SUCCESS and run.ended_at
+        )
+
+    def has_success_after(self, at: datetime) -> bool:
+        return any(ended_at > at for ended_at in self.success_ends)
+
+    def follow(self, run: Run) -> bool:
+        """Return whether one of these runs retries the run, or succeeded after its end."""
+        return run.run_id in self.retried_ids or (
+            run.ended_at is not None and self.has_success_after(run.ended_at)
         )
 
 

@@ -42,6 +42,17 @@ class OperationRunner:
             return SliceResult(operation, wait_seconds)
         return SliceResult(self._record(key, operation, results, now), wait_seconds)
 
+    def give_up_item(self, key: OperationKey, now: datetime) -> SliceResult:
+        """Record the next item as failed, after several tries to act on it."""
+        operation = self._operations.load(key)
+        if operation is None or not operation.is_running:
+            return SliceResult(operation)
+        items = self._operations.items(key, operation.next_item, 1)
+        if not items:
+            return SliceResult(operation)
+        results = self._actions.give_up_item(items[0])
+        return SliceResult(self._record(key, operation, results, now))
+
     def _record(
         self, key: OperationKey, operation: Operation, results: ItemResults, now: datetime
     ) -> Operation | None:

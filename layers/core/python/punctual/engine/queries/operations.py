@@ -14,7 +14,7 @@ class OperationQueries:
     def load(self, tenant: str, operation_id: str) -> Operation:
         operation = self._operations.load(OperationKey(tenant, operation_id))
         if operation is None:
-            raise NotFound("There is no such operation. Operations are kept for 7 days.")
+            raise no_operation()
         return operation
 
     def page(
@@ -24,3 +24,7 @@ class OperationQueries:
         found = self._operations.page(tenant, after[0] if after else None, limit + 1)
         shown = found[:limit]
         return shown, (shown[-1].operation_id,) if len(found) > limit else None
+
+
+def no_operation() -> NotFound:
+    return NotFound("There is no such operation. Operations are kept for 7 days.")

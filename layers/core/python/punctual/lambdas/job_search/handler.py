@@ -30,6 +30,7 @@ from punctual.web.routes.changes_read import ChangeRoutes
 from punctual.web.routes.failures_read import FailureReadRoutes
 from punctual.web.routes.jobs_read import JobReadRoutes
 from punctual.web.routes.openapi import OpenApiRoutes
+from punctual.web.routes.operations_read import OperationReadRoutes
 from punctual.web.routes.overview import OverviewRoutes
 from punctual.web.routes.runs_read import RunReadRoutes
 from punctual.web.routes.schedules import ScheduleRoutes
@@ -96,6 +97,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
             ArtifactReadRoutes(services),
             FailureReadRoutes(services),
             OverviewRoutes(services),
+            OperationReadRoutes(services),
         ),
         runtime.log,
         read_caller,

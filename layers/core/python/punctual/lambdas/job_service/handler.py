@@ -37,6 +37,7 @@ from punctual.web.gateway import build_resolver
 from punctual.web.routes.artifacts_write import ArtifactWriteRoutes
 from punctual.web.routes.failures_write import FailureWriteRoutes
 from punctual.web.routes.jobs_write import JobWriteRoutes
+from punctual.web.routes.operations_write import OperationWriteRoutes
 from punctual.web.routes.runs_write import RunWriteRoutes
 from punctual.web.routes.secrets import SecretRoutes
 from punctual.web.routes.tokens_write import TokenWriteRoutes
@@ -108,6 +109,7 @@ def build_write_api(runtime: Runtime) -> Any:
         SecretRoutes(services),
         ArtifactWriteRoutes(services),
         FailureWriteRoutes(services),
+        OperationWriteRoutes(services),
     )
     return build_resolver(
         groups,

@@ -1,14 +1,17 @@
 """Carries out operations between the steps of the node, a slice at a time."""
 
-from collections import deque
+import math
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from operator import itemgetter
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.commands.idempotency import IdempotencyKeys
+from punctual.engine.commands.job_names import JobNames
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.operations.actions import OperationActions
 from punctual.engine.operations.commands import OperationCommands
@@ -27,13 +30,16 @@ OpenTransaction = Callable[[], AbstractContextManager[None]]
 # Items of one slice. Due work waits for it: about ten milliseconds.
 SLICE_ITEMS = 100
 SLICE_PAUSE_SECONDS = 0.001
-OPERATION_RETRY_SECONDS = 1.0  # after a failed slice
-MAX_KNOWN_OPERATIONS = 100
-IDLE_SECONDS = 86_400.0
+MIN_RETRY_SECONDS, MAX_DOUBLINGS = 1.0, 5  # of the delay after a failed slice
+MAX_ITEM_TRIES = 6  # failed slices, after which the item is given up
+MAX_KNOWN_OPERATIONS = 10_000  # a tenant has at most 20 at the same time
 
 
 class BulkOperations:
-    """Runs a slice of each running operation in turn. A restart continues where it stopped."""
+    """Runs the running operations, a slice at a time, each at a time of its own.
+
+    A restart continues where they stopped. An operation that waits, or fails, delays no other one.
+    """
 
     def __init__(
         self,
@@ -47,54 +53,85 @@ class BulkOperations:
         self._runner = runner
         self._open_transaction = open_transaction
         self._log = log
-        self._waiting: deque[OperationKey] = deque()
-        self._is_stale = True  # the queue may lack operations of the store
-        self._next_steady = steady
+        self._next_steady_by_key: dict[OperationKey, float] = {}
+        self._failed_tries: Counter[OperationKey] = Counter()
+        self._is_stale = True  # operations of the store may be missing
+        self._stale_steady = steady
 
     @property
     def next_step_steady(self) -> float:
-        return self._next_steady
+        if self._is_stale:
+            return self._stale_steady
+        return min(self._next_steady_by_key.values(), default=math.inf)
 
     def notify_created(self, _key: OperationKey) -> None:
         """Look for new operations in the next step."""
-        self._is_stale = True
-        self._next_steady = 0.0
+        self._is_stale, self._stale_steady = True, 0.0
 
     def run_due(self, reading: ClockReading) -> None:
-        """Run one slice of the next operation, if its time has come."""
-        if reading.steady < self._next_steady:
+        """Run one slice of the operation that has waited longest, if one is due."""
+        steady = reading.steady
+        if steady < self.next_step_steady:
             return
+        key: OperationKey | None = None
         try:
-            wait_seconds = self._run_slice(reading)
+            if self._is_stale:
+                self._find_running(steady)
+            due = min(self._next_steady_by_key.items(), key=itemgetter(1), default=None)
+            if due is None or due[1] > steady:
+                return
+            key = due[0]
+            wait_seconds = self._run_slice(key, reading)
         except Unavailable as error:  # the rows are unchanged, and the slice is repeated
             self._log("operation_waits", error=error.message)
-            self._is_stale, wait_seconds = True, OPERATION_RETRY_SECONDS
-        self._next_steady = reading.steady + wait_seconds
+            self._postpone(key, steady)
+            return
+        if key in self._next_steady_by_key:
+            self._next_steady_by_key[key] = steady + max(SLICE_PAUSE_SECONDS, wait_seconds)
 
-    def _run_slice(self, reading: ClockReading) -> float:
-        """Run a slice in one transaction. Return after how many seconds the next one may begin."""
+    def _find_running(self, steady: float) -> None:
+        for key in self._operations.running(MAX_KNOWN_OPERATIONS):
+            self._next_steady_by_key.setdefault(key, steady)
+        self._is_stale = False
+
+    def _postpone(self, key: OperationKey | None, steady: float) -> None:
+        """Repeat later what failed. Each failure of an operation doubles its delay."""
+        if key is None:
+            self._stale_steady = steady + MIN_RETRY_SECONDS
+            return
+        self._failed_tries[key] += 1
+        delay = MIN_RETRY_SECONDS * 2 ** min(self._failed_tries[key] - 1, MAX_DOUBLINGS)
+        self._next_steady_by_key[key] = steady + delay
+
+    def _run_slice(self, key: OperationKey, reading: ClockReading) -> float:
+        """Run a slice in one transaction. Return after how many seconds the next one may begin.
+
+        After a failure a slice has one item. After more failures this item is given up.
+        """
+        tries = self._failed_tries[key]
         with self._open_transaction():
-            if self._is_stale or not self._waiting:
-                self._waiting = deque(self._operations.running(MAX_KNOWN_OPERATIONS))
-                self._is_stale = False
-            if not self._waiting:
-                return IDLE_SECONDS
-            key = self._waiting[0]
-            result: SliceResult = self._runner.run_slice(key, SLICE_ITEMS, reading.wall)
-        self._waiting.rotate(-1)
+            if tries >= MAX_ITEM_TRIES:
+                result = self._runner.give_up_item(key, reading.wall)
+            else:
+                limit = 1 if tries else SLICE_ITEMS
+                result = self._runner.run_slice(key, limit, reading.wall)
+        del self._failed_tries[key]
         if not result.has_more:
-            self._waiting.remove(key)
-            if result.operation is not None:
-                operation = result.operation
-                self._log(
-                    "operation_ended",
-                    operation_id=operation.operation_id,
-                    action=operation.action.value,
-                    status=operation.status.value,
-                    done=operation.done,
-                    failed=operation.failed,
-                )
-        return max(SLICE_PAUSE_SECONDS, result.wait_seconds)
+            del self._next_steady_by_key[key]
+            self._log_end(result)
+        return result.wait_seconds
+
+    def _log_end(self, result: SliceResult) -> None:
+        operation = result.operation
+        if operation is not None:
+            self._log(
+                "operation_ended",
+                operation_id=operation.operation_id,
+                action=operation.action.value,
+                status=operation.status.value,
+                done=operation.done,
+                failed=operation.failed,
+            )
 
 
 def build_bulk_operations(
@@ -103,6 +140,7 @@ def build_bulk_operations(
     queries: JobQueries,
     applier: ChangeApplier,
     quotas: Quotas,
+    names: JobNames,
     open_transaction: OpenTransaction,
     clock: Clock,
     new_id: NewId,
@@ -111,7 +149,7 @@ def build_bulk_operations(
 ) -> tuple[BulkOperations, OperationCommands]:
     """Return the driver of a node's operations, and the commands that begin and cancel them."""
     definitions = Definitions(store.job_states, store.blobs)
-    actions = OperationActions(jobs, applier, store.job_states, definitions, quotas)
+    actions = OperationActions(jobs, applier, store.job_states, definitions, names, quotas)
     runner = OperationRunner(store.operations, actions)
     driver = BulkOperations(store.operations, runner, open_transaction, log, steady)
     matcher = Matcher(store.job_index, store.job_states, store.history, queries)
@@ -120,6 +158,7 @@ def build_bulk_operations(
         matcher,
         JobLabels(store.job_states),
         IdempotencyKeys(store.receipts),
+        store.audit,
         clock,
         new_id,
         driver.notify_created,

@@ -64,11 +64,11 @@ def parse_bulk(body: JsonBody, now: datetime) -> BulkBody:
         if fields.get(name) is not None or (name == "payload" and name in fields):
             reader.add_error(name, f"is not a field of the action {action.value}")
     filter_json = fields.get("filter") or {}
-    if not filter_json and not fields.get("all"):
-        reader.add_error("filter", 'must name a filter; `"all": true` stands for all')
-    if filter_json and fields.get("all"):
-        reader.add_error("all", "must not be true with a filter")
     wanted = _read_filter(reader, action, filter_json)
+    if fields.get("all") and wanted.selects:
+        reader.add_error("all", "must not be true with a filter")
+    elif not fields.get("all") and not wanted.selects:
+        reader.add_error("filter", 'must name a filter; `"all": true` stands for all')
     pause = read_pause(reader, fields, now)
     payload = fields.get("payload", UNSET)
     if payload is not UNSET and is_payload_too_long(payload, body):
@@ -120,6 +120,8 @@ def _filter_pairs(
                 reader.add_error(f"filter.{name}", "must be true or false")
             continue
         values = value if isinstance(value, list) else [value]
+        if not values or "" in values:
+            reader.add_error(f"filter.{name}", "must not be empty")
         count += len(values)
         if count > MAX_FILTER_VALUES:
             reader.add_error("filter", f"must hold at most {MAX_FILTER_VALUES} values")

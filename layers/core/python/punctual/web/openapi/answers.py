@@ -355,6 +355,8 @@ Action = Literal[
     "secret.delete",
     "artifact.create",
     "artifact.delete",
+    "operation.begin",
+    "operation.cancel",
     "failure.acknowledge",
 ]
 

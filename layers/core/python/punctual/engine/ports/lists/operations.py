@@ -40,5 +40,7 @@ class Operations(Protocol):
     def page(self, tenant: str, before: str | None, limit: int) -> Sequence[Operation]:
         """Return operations of a tenant with lower ids than `before`, newest first."""
 
+    def count_running(self, tenant: str) -> int: ...
+
     def running(self, limit: int) -> Sequence[OperationKey]:
         """Return up to `limit` operations that are RUNNING, of all tenants, the oldest first."""

@@ -116,6 +116,14 @@ class SqliteOperations:
             ).fetchall()
         return [_OPERATION_CODEC.decode(encoded) for (encoded,) in rows]
 
+    def count_running(self, tenant: str) -> int:
+        with self._transaction:
+            (count,) = self._transaction.db.execute(
+                "SELECT count(*) FROM operations WHERE tenant = ? AND running = 1 AND expires > ?",
+                (tenant, to_micros(self._clock())),
+            ).fetchone()
+        return int(count)
+
     def running(self, limit: int) -> Sequence[OperationKey]:
         with self._transaction:
             rows = self._transaction.db.execute(

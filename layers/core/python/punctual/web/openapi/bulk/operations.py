@@ -39,6 +39,7 @@ BULK_OPERATIONS = (
         "runs that are FAILED or TIMED_OUT.",
         (IDEMPOTENCY_KEY_PARAMETER,),
         "BulkRequest",
+        notes={404: "The installation does not offer operations yet."},
     ),
     Operation(
         "GET /operations",
