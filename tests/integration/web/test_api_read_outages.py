@@ -94,11 +94,15 @@ class Installation:
             "/jobs/{job_id}/runs/{run_id}/output": f"{run}/output",
             "/jobs/{job_id}/runs/{run_id}/logs": f"{run}/logs",
             "/runs": "/runs?status=SUCCESS&from=2026-03-01T00:00:00Z&limit=2",
+            "/jobs/{job_id}/versions": f"{job}/versions",
             "/schedules/upcoming": "/schedules/upcoming?limit=5",
+            "/forecast": "/forecast?hours=2",
             "/stats": "/stats",
         }
         dry_run = ("POST", f"{job}/backfill", body)
-        return {"dry run": dry_run} | {rule: ("GET", path, None) for rule, path in gets.items()}
+        schedule = {"schedule_type": "CRON", "cron_expression": "0 3 * * *"}
+        diff = ("POST", "/schedules/diff", {"before": self.job, "after": schedule})
+        return {"dry run": dry_run, "/schedules/diff": diff} | {rule: ("GET", path, None) for rule, path in gets.items()}
 
 
 def _success(number: int) -> Run:
@@ -130,6 +134,8 @@ def test_every_reading_call_has_a_trial(installation: Installation) -> None:
         "/changes",
         "/failures",
         "/overview",
+        "/operations",  # on AWS these two read no store
+        "/operations/{operation_id}",
     }
     assert {
         call.path for call in API_CALLS if call.function == READ_FUNCTION

@@ -13,10 +13,13 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.failures import FailureCommands
 from punctual.engine.commands.secrets import Secrets
+from punctual.lambdas.status.handler import build_handler
 from punctual.node.http.application import Application, build_application
 from punctual.node.http.authentication import Issuer, NodeAuthenticator
+from punctual.web.contract import READ_FUNCTION
 from tests.integration.web.test_http_engine import NodeClient
 from tests.support.aws.gateway_server import TOKEN, Gateway
+from tests.support.aws.stream_records import Stream
 from tests.support.deployed.drivers.api import an_api
 from tests.support.web_client import Answer
 
@@ -104,6 +107,7 @@ def a_guarded_node(folder: Path) -> Iterator[Installation]:
 def a_guarded_deployment(_folder: Path) -> Iterator[Installation]:
     with an_api() as api:
         gateway = Gateway(api)
+        stream, status = Stream(api.store), build_handler(api.runtimes[READ_FUNCTION])
 
         def ask(token: str, method: str, path: str, value: Any = None, **headers: str) -> Answer:
             body = b"" if value is None else json.dumps(value).encode()
@@ -113,6 +117,8 @@ def a_guarded_deployment(_folder: Path) -> Iterator[Installation]:
                 **{name.replace("_", "-"): text for name, text in headers.items()},
             }
             answer = gateway.answer(method, f"/v1{path}", dict(request_headers), body)
+            if method != "GET" and (records := stream.catch()):
+                assert status.handle(records) == []  # lists follow the stream
             return Answer(answer.status, answer.headers, answer.body)
 
         def wait(seconds: float) -> None:
