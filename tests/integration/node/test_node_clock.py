@@ -11,7 +11,7 @@ import pytest
 
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
-from punctual.node import maintenance
+from punctual.node.background import maintenance
 from punctual.node.event_loop import EventLoop
 from tests.support.builders import ManualClock
 from tests.support.node.node_world import NOON, T, World, a_world

@@ -94,7 +94,6 @@ class Installation:
             "/jobs/{job_id}/runs/{run_id}/output": f"{run}/output",
             "/jobs/{job_id}/runs/{run_id}/logs": f"{run}/logs",
             "/runs": "/runs?status=SUCCESS&from=2026-03-01T00:00:00Z&limit=2",
-            "/jobs/{job_id}/versions": f"{job}/versions",
             "/schedules/upcoming": "/schedules/upcoming?limit=5",
             "/forecast": "/forecast?hours=2",
             "/stats": "/stats",
@@ -102,7 +101,8 @@ class Installation:
         dry_run = ("POST", f"{job}/backfill", body)
         schedule = {"schedule_type": "CRON", "cron_expression": "0 3 * * *"}
         diff = ("POST", "/schedules/diff", {"before": self.job, "after": schedule})
-        return {"dry run": dry_run, "/schedules/diff": diff} | {rule: ("GET", path, None) for rule, path in gets.items()}
+        reads = {"dry run": dry_run, "/schedules/diff": diff}
+        return reads | {rule: ("GET", path, None) for rule, path in gets.items()}
 
 
 def _success(number: int) -> Run:
