@@ -63,16 +63,11 @@ def test_job_submitted_to_write_function_is_shown_by_read_function(api: Api) -> 
     assert listed.json == {"jobs": [job], "next_token": None}
 
 
-def test_run_list_over_all_jobs_accepts_only_scheduled_order(api: Api) -> None:
-    job_id = api("POST", "/jobs", DAILY).json["job_id"]
-    run = api("POST", f"/jobs/{job_id}/runNow").json
-    since = "from=2026-01-01T00:00:00Z"
-    for by in ("started", "ended"):
-        problem = a_problem(api("GET", f"/runs?by={by}&{since}"), 422, "INVALID")
-        assert [error["field"] for error in problem["errors"]] == ["by"]
-        assert api("GET", f"/jobs/{job_id}/runs?by={by}&{since}").json["runs"] == []
-    (listed,) = api("GET", f"/runs?by=scheduled&{since}").json["runs"]
-    assert listed["run_id"] == run["run_id"]
+def test_run_list_over_all_jobs_takes_each_time(api: Api) -> None:
+    api("POST", "/jobs", DAILY)
+    for by in ("scheduled", "started", "ended"):
+        answer = api("GET", f"/runs?by={by}&from=2026-01-01T00:00:00Z")
+        assert (answer.status, answer.json["runs"]) == (200, [])
 
 
 def test_every_route_reaches_its_function(api: Api) -> None:
@@ -321,6 +316,7 @@ def test_stats_without_jobs_have_all_fields(api: Api) -> None:
         "jobs": {},
         "runs": {},
         "last_hour": [],
+        "list_lag_ms": {"p50": None, "p99": None, "max": None},
         "lateness_ms": {"p50": None, "p99": None, "max": None},
         "queue": {"depth": 0, "oldest_seconds": 0},
         "limits": [
