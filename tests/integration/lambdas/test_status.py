@@ -15,6 +15,7 @@ from punctual.aws.dynamodb.lists.runs import LIVE_RUN_RETENTION
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Detail, JobKey, JobLabel
 from punctual.engine.queries.jobs import RunFilters
@@ -555,6 +556,13 @@ def test_recreated_job_keeps_its_data(world: World) -> None:
     assert heads.swap([Swap(a_job_state(version=2), 0)]) == [True]
     world.follow(world.stream.of(a_job_state(version=1, is_blank=True), None))
     assert heads.load_definitions([(JobKey("acme", JOB), "1-body")])
+
+
+def test_blank_state_comes_and_goes_without_a_trace(world: World) -> None:
+    blank = blank_state(JobKey("acme", JOB), 3, "w", NOON)
+    world.follow(world.stream.of(None, blank))
+    world.follow(world.stream.of(blank, None, userIdentity=BY_TTL))
+    assert world.store.rows("lists") == []
 
 
 def test_job_without_large_payloads_is_deleted_without_s3_calls(world: World) -> None:

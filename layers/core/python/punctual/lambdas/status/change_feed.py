@@ -86,10 +86,14 @@ def _run_row(
 
 
 def _shows_in_job(record: Record, now: datetime) -> bool:
-    """Return whether a change shows in the short form of the job. Renewals of leases do not."""
-    old, new = record.old, record.new
-    if new is None or old is None or new.is_blank or old.is_blank:
-        return new is None or not new.is_blank
+    """Return whether a change shows in the short form of the job. Renewals of leases do not.
+
+    A blank state counts as no job.
+    """
+    old = None if record.old is None or record.old.is_blank else record.old
+    new = None if record.new is None or record.new.is_blank else record.new
+    if old is None or new is None:
+        return old is not new
     return summarize_job(old, "", now) != summarize_job(new, "", now) or (
         old.definition != new.definition
     )
