@@ -44,6 +44,8 @@ _EXPLANATIONS = (
     ),
     (r"dynamodb-write reconciler lists: runs", "entries of runs that live longer than an hour"),
     (r"dynamodb-(write|read) reconciler control: #\w+", "the progress of the walk"),
+    (r"dynamodb-write status lists: feed", "the batch in the feed of changes"),
+    (r"dynamodb-(write|read) status lists: failures", "the open failures of a job"),
     (r"dynamodb-write status lists: jobs", "the row of the job in the list of jobs"),
     # reads
     (r"dynamodb-read reconciler jobs: scan", "all job states, with their definitions"),
