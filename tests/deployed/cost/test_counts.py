@@ -173,7 +173,7 @@ CEILINGS = {
     "submission": 7.05,
     "large submission": 7.68,
     "minute": 1.18,
-    "day": 455.22,
+    "day": 457.28,
     "round": 2.50,
 }
 
