@@ -187,7 +187,10 @@ def test_upcoming_is_complete_while_jobs_are_added_and_fire(api: Api) -> None:
     reach = {"from": soon(86_400), "to": soon(86_400 + 7_200)}
     job_ids = [
         api.create(
-            name=name, schedule_type="INTERVAL", interval_seconds=600, start_time=soon(60 + n)
+            name=f"{name}-{n}",
+            schedule_type="INTERVAL",
+            interval_seconds=600,
+            start_time=soon(60 + n),
         )["job_id"]
         for n in range(3)
     ]

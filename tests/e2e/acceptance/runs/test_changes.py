@@ -76,7 +76,8 @@ def test_unknown_cursor_is_a_gap_with_a_cursor_of_now(api: Api, cursor: str) -> 
     ("name", "value"), [("wait_seconds", "21"), ("kind", "token"), ("job_id", ""), ("limit", "5")]
 )
 def test_wrong_parameter_is_named(api: Api, name: str, value: str) -> None:
-    answer = api("GET", f"/changes?{name}={value}")
+    parameters: dict[str, Any] = {name: value}
+    answer = api("GET", "/changes", **parameters)
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json()["errors"]] == [name]
 
