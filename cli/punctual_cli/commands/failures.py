@@ -81,7 +81,7 @@ def print_failures(session: Session, failures: "list[Failure]") -> None:
         Column("ERROR", min_width=16),
         Column("RUNS", align_right=True),
         Column("LAST"),
-        Column("KNOWN", min_width=8),
+        Column("ACKNOWLEDGED", min_width=8),
     ]
     session.screen.print_table(columns, [_row(failure) for failure in failures])
 

@@ -54,7 +54,7 @@ def pause(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Pause the schedule of a job, or of all jobs that match the filters.
+    """Pause a job, or many by filters.
 
     Active runs continue, and punctual jobs run still works. For a paused job the command replaces
     the time and the note.
@@ -94,7 +94,7 @@ def resume(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Resume the schedule of a paused job, or of all paused jobs that match the filters."""
+    """Resume a paused job, or many by filters."""
     wanted = job_filter(tag, name_prefix, text, paused_by=paused_by)
     one_job = single_job(job, wanted, is_all, dry_run=dry_run)
     if one_job is None:
@@ -117,7 +117,7 @@ def cancel(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Cancel a job, or all jobs that match the filters, permanently.
+    """Cancel a job permanently, or many by filters.
 
     Active runs are stopped, and no further run starts.
     """
@@ -150,7 +150,7 @@ def run(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Run a job, or all jobs that match the filters, once, now.
+    """Run a job once, now, or many by filters.
 
     The schedule does not change.
     """

@@ -60,12 +60,12 @@ def test_completion_without_a_server_is_empty(program: Program) -> None:
         (
             "zsh",
             {"_TYPER_COMPLETE_ARGS": "punctual jobs re"},
-            '"resume":"Resume the schedule of a paused job."',
+            '"resume":"Resume a paused job, or many by filters."',
         ),
         (
             "fish",
             {"_TYPER_COMPLETE_ARGS": "punctual jobs re", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-            "resume\tResume the schedule of a paused job.",
+            "resume\tResume a paused job, or many by filters.",
         ),
     ],
 )

@@ -297,7 +297,7 @@ def test_failures_are_listed_and_acknowledged_by_job(program: Program) -> None:
     assert failure["acknowledged"] is None
     shown = program("failures", "acknowledge", "backup", "--note", "a disk is on its way").out
     head, line = shown.splitlines()
-    assert head.split() == ["JOB", "ERROR", "RUNS", "LAST", "KNOWN"]
+    assert head.split() == ["JOB", "ERROR", "RUNS", "LAST", "ACKNOWLEDGED"]
     assert line.startswith("backup  ")
     assert program.json("failures", "list")[0]["acknowledged"]["note"] == "a disk is on its way"
     assert program("failures", "--quiet").out == failure["failure_id"] + "\n"
