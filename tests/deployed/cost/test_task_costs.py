@@ -163,15 +163,15 @@ def test_network_of_containers_has_no_part_that_is_paid_by_the_hour() -> None:
 
 
 CEILINGS = {
-    "short": 47.30,
-    "short print": 57.31,
-    "short large": 57.21,
-    "long": 116.38,
-    "long print": 197.80,
-    "long large": 146.02,
-    "artifact": 116.89,
-    "secret": 50.34,
-    CONTAINER_RUN: 119.05,
+    "short": 47.55,
+    "short print": 57.56,
+    "short large": 57.46,
+    "long": 119.89,
+    "long print": 201.31,
+    "long large": 149.53,
+    "artifact": 120.40,
+    "secret": 50.59,
+    CONTAINER_RUN: 122.56,
 }
 
 

@@ -20,8 +20,8 @@ from tests.support.deployed.drivers.api import an_api
 
 LARGE = {
     "name": "large",
-    "schedule_type": "CRON",
-    "cron_expression": "0 0 * * *",
+    "schedule_type": "FUTURE",  # one-time jobs may share a name
+    "schedule_time": "2030-01-01T00:00:00Z",
     "payload": "x" * (MAX_INLINE_PAYLOAD_BYTES + 1),
 }
 

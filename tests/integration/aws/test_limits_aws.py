@@ -31,7 +31,8 @@ from tests.support.builders import NOON, ManualClock
 from tests.support.deployed.drivers.api import Api, an_api
 from tests.support.deployed.drivers.executors import Executors, executors
 
-DAILY = {"name": "daily", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
+# One-time jobs may share a name.
+ONCE = {"name": "once", "schedule_type": "FUTURE", "schedule_time": "2030-01-01T00:00:00Z"}
 
 
 @contextmanager
@@ -130,7 +131,7 @@ def test_calls_over_the_rate_are_refused_with_a_true_retry_after() -> None:
         assert refused.headers["retry-after"] == "1"
         assert api("GET", "/health").status in (200, 503)
         assert api("GET", "/openapi.json").status == 200
-        posted = [api("POST", "/jobs", DAILY).status for _ in range(6)]
+        posted = [api("POST", "/jobs", ONCE).status for _ in range(6)]
         assert posted.count(202) <= 4  # both functions share the tokens
         clock.advance(timedelta(seconds=1))
         assert api("GET", "/jobs").status == 200
@@ -155,37 +156,37 @@ def test_tenant_without_limits_costs_nothing(text: str | None) -> None:
         first = api.store.spend(lambda: api("GET", "/whoami"))
         assert first.get("BatchGetItem", 0) == (0 if text is None else 1)
         assert api.store.spend(lambda: [api("GET", "/whoami") for _ in range(50)]) == {}
-        taken = api.store.spend(lambda: api("POST", "/jobs", DAILY))
-        again = api.store.spend(lambda: api("POST", "/jobs", DAILY))
+        taken = api.store.spend(lambda: api("POST", "/jobs", ONCE))
+        again = api.store.spend(lambda: api("POST", "/jobs", ONCE))
         assert again["PutItem"] <= taken["PutItem"]
 
 
 def test_tenant_limits_override_those_of_the_stage() -> None:
     with limited("jobs=1") as (api, clock):
         write(api.store, "default", jobs=None, payload_bytes=100)
-        assert [api("POST", "/jobs", DAILY).status for _ in range(3)] == [202] * 3
+        assert [api("POST", "/jobs", ONCE).status for _ in range(3)] == [202] * 3
         shown = api("GET", "/whoami").json["limits"]
         assert (shown["jobs"], shown["payload_bytes"], shown["burst"]) == (None, 100, None)
-        long = api("POST", "/jobs", {**DAILY, "payload": "x" * 100})
+        long = api("POST", "/jobs", {**ONCE, "payload": "x" * 100})
         assert long.status == 422
         assert long.json["errors"][0]["field"] == "payload"
         clock.advance(timedelta(seconds=61))
         write(api.store, "default", payload_bytes=1_000)
-        assert api("POST", "/jobs", {**DAILY, "payload": "x" * 100}).status in (202, 429)
+        assert api("POST", "/jobs", {**ONCE, "payload": "x" * 100}).status in (202, 429)
 
 
 def test_jobs_over_the_quota_are_refused_one_by_one() -> None:
     with limited("jobs=3") as (api, _):
-        batch = api("POST", "/jobs/batch", {"jobs": [DAILY] * 5})
+        batch = api("POST", "/jobs/batch", {"jobs": [ONCE] * 5})
         assert [result["status"] for result in batch.json["results"]] == [202] * 3 + [429] * 2
-        refused = api("POST", "/jobs", DAILY)
+        refused = api("POST", "/jobs", ONCE)
         assert (refused.status, refused.headers["retry-after"]) == (429, "60")
         assert "cancel some" in refused.json["detail"]
 
 
 def test_orders_over_the_limit_of_a_minute_are_refused() -> None:
     with limited("runs_per_minute=2") as (api, _):
-        job_id = api("POST", "/jobs", DAILY).json["job_id"]
+        job_id = api("POST", "/jobs", ONCE).json["job_id"]
         assert api("POST", f"/jobs/{job_id}/runNow").status == 202
         once = {"name": "now", "schedule_type": "IMMEDIATE"}
         assert api("POST", "/jobs", once).status == 202
@@ -196,12 +197,12 @@ def test_orders_over_the_limit_of_a_minute_are_refused() -> None:
 
 def test_change_that_runs_a_job_at_once_is_an_order() -> None:
     with limited("runs_per_minute=1") as (api, _):
-        first, second = (api("POST", "/jobs", DAILY).json["job_id"] for _ in range(2))
+        first, second = (api("POST", "/jobs", ONCE).json["job_id"] for _ in range(2))
         once = {"schedule_type": "IMMEDIATE"}
         assert api("PATCH", f"/jobs/{first}", once).status == 200
         refused = api("PATCH", f"/jobs/{second}", once)
         assert (refused.status, refused.json["code"]) == (429, "LIMIT_EXCEEDED")
-        assert api("GET", f"/jobs/{second}").json["schedule_type"] == "CRON"
+        assert api("GET", f"/jobs/{second}").json["schedule_type"] == "FUTURE"
         assert api("PATCH", f"/jobs/{first}", {"name": "renamed"}).status == 200
 
 
@@ -217,11 +218,11 @@ def test_calls_without_the_control_table_go_on_within_bounds_and_are_logged() ->
             assert answers[-1].status == 429
             assert answers[-1].headers["retry-after"] == "1"
             clock.advance(timedelta(seconds=1))
-            assert api("POST", "/jobs", DAILY).status in (202, 503)
+            assert api("POST", "/jobs", ONCE).status in (202, 503)
         wrong = {event for telemetry in api.telemetry.values() for event in telemetry.problem_names}
         assert {"limits_unread", "limits_unavailable"} <= wrong
         clock.advance(timedelta(seconds=10))
-        assert api("POST", "/jobs", DAILY).status == 202
+        assert api("POST", "/jobs", ONCE).status == 202
 
 
 def receives(records: list[Any], number: int) -> list[Any]:

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.acceptance.contract import NEVER_SOON, Api, Json, fields_of, unique
+from tests.support.acceptance.contract import (
+    NEVER_SOON,
+    Api,
+    Json,
+    eventually,
+    fields_of,
+    unique,
+)
 
 BODY = json.dumps({"name": unique("n"), **NEVER_SOON}).encode()
 UNKNOWN_ID = "01890000-0000-7000-8000-000000000000"
@@ -310,7 +317,7 @@ def test_batch_of_nearly_5_mib_is_accepted(api: Api) -> None:
     answer = api("POST", "/jobs/batch", jobs)
     assert answer.status_code == 207
     api.made += [result["job_id"] for result in answer.json()["results"]]
-    assert len(api.get("/jobs", name_prefix=name)["jobs"]) == 20
+    eventually(lambda: len(api.get("/jobs", name_prefix=name)["jobs"]) == 20)
 
 
 def test_payload_of_512_kib_of_escapes_is_measured_as_json(api: Api) -> None:
