@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from urllib.parse import parse_qsl
+from uuid import UUID
 
 from punctual.domain import timestamps
 from punctual.domain.errors import FieldError, Invalid
@@ -68,6 +69,19 @@ class Query:
         if not chosen <= frozenset(allowed):
             self.add_error(name, f"must be one of {', '.join(allowed)}")
         return chosen
+
+    def uuid(self, name: str) -> str:
+        """Return an id in lower case, or an empty text if the parameter is absent or wrong."""
+        if name not in self._values:
+            return ""
+        text = self.text(name).lower()
+        try:
+            is_id = str(UUID(text)) == text
+        except ValueError:
+            is_id = False
+        if not is_id:
+            self.add_error(name, "must be an id")
+        return text if is_id else ""
 
     def time(self, name: str) -> datetime | None:
         return self._time(name, timestamps.parse_time)

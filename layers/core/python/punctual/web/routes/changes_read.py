@@ -34,11 +34,11 @@ class ChangeRoutes:
     def list_changes(self, request: Request) -> Sliced[Reply]:
         query = Query(request.query, _PARAMETERS, ("kind",))
         kinds = query.choices("kind", CHANGE_KINDS)
-        job_id, run_id = query.filter_text("job_id"), query.filter_text("run_id")
+        job_id, run_id = query.uuid("job_id"), query.uuid("run_id")
         wait_seconds = query.number("wait_seconds", 0, 0, MAX_WAIT_SECONDS)
         token = query.text("after")
         query.finish()
-        filters = ChangeFilters(job_id.lower(), run_id.lower(), frozenset(map(ChangeKind, kinds)))
+        filters = ChangeFilters(job_id, run_id, frozenset(map(ChangeKind, kinds)))
         tenant = request.caller.tenant
         cursor, is_known = _parse_cursor(tenant, token)
         must_pause = self._services.must_pause

@@ -89,8 +89,9 @@ def _position_of(sort: JobSort, job: ListedJob) -> Position:
 
 
 def _matches(filters: JobFilters, job: ListedJob, now: datetime) -> bool:
+    """Return whether the row passes. One without a name passes, so that its reader reports it."""
     row = job.row
-    return (
+    return not row.name or (
         (not filters.status or row.status in filters.status)
         and (not filters.schedule_type or row.kind == filters.schedule_type)
         and (not filters.name or row.name == filters.name)
