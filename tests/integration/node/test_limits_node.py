@@ -18,6 +18,7 @@ from punctual.engine.quotas.limits import LimitsCache
 from punctual.node.limits import NodeQuotas
 from punctual.node.limits_config import LIMITS_FILE, LimitsFile, NodeLimitsError, defaults_from
 from tests.support.builders import ManualClock
+from tests.support.names.own_names import own_name
 from tests.support.node.node_world import NOON, T, World, a_world
 from tests.support.web_client import Client
 
@@ -47,10 +48,11 @@ def a_limited_world(folder: Path, **fields: int) -> AbstractContextManager[World
 
 
 def submit_jobs(world: World, count: int = 1, tenant: str = T, **fields: Any) -> list[Any]:
-    document = {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
-    return list(
-        world.do(lambda: world.node.jobs.submit(tenant, "me", [Submission(document)] * count))
-    )
+    documents = [
+        {"name": own_name("a job"), "schedule_type": "IMMEDIATE", **fields} for _ in range(count)
+    ]
+    submissions = [Submission(document) for document in documents]
+    return list(world.do(lambda: world.node.jobs.submit(tenant, "me", submissions)))
 
 
 def submit_due_at_noon(world: World, count: int, tenant: str = T, **fields: Any) -> list[str]:
