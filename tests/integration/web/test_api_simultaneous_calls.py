@@ -9,6 +9,9 @@ from unittest import mock
 import pytest
 from moto.core.botocore_stubber import BotocoreStubber
 
+from punctual.lambdas.status.handler import build_handler
+from punctual.web.contract import READ_FUNCTION
+from tests.support.aws.stream_records import Stream
 from tests.support.deployed.drivers.api import ADMIN, Answer, Api
 from tests.support.deployed.drivers.direct import Direct
 from tests.support.deployed.world import a_world
@@ -110,6 +113,8 @@ def test_page_token_of_another_tenant_is_refused(apis: list[Api], listed: str) -
     ids = [api("POST", "/jobs", {**DAILY, "name": name}).json["job_id"] for name in "abc"]
     for _ in range(3):
         assert api("POST", f"/jobs/{ids[0]}/runNow", {}).status == 202
+    status = build_handler(api.runtimes[READ_FUNCTION])
+    assert status.handle(Stream(api.store).catch()) == []  # lists follow the stream
     path = f"{listed.format(job=ids[0])}?limit=1"
     token = api("GET", path).json["next_token"]
     assert token
