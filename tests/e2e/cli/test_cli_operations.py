@@ -71,3 +71,4 @@ def test_runs_are_retried_by_filter(program: Program) -> None:
     assert retried.splitlines()[-1] == "1 run retried."
     again = program("runs", "retry", "--job-name", "broken", "--status", "SUCCESS", "--yes").out
     assert again == "No run matches.\n"
+    program("jobs", "cancel", "broken")  # it would stay an open failure of the shared node
