@@ -17,10 +17,11 @@ from punctual.aws.dynamodb.lists.runs import RunEntry
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.rows import Detail, JobKey
 from punctual.lambdas.api_runtime import API_TIME_LIMIT_SECONDS
+from punctual.lambdas.status.handler import build_handler
 from punctual.web.contract import API_CALLS, READ_FUNCTION
 from tests.support.aws.api_faults import KINDS, NOWHERE, Away, is_refused
 from tests.support.aws.moto_adapter import _session
-from tests.support.aws.stream_records import is_state_of
+from tests.support.aws.stream_records import Stream, is_state_of
 from tests.support.builders import NOON, a_row, a_run, an_id
 from tests.support.deployed.drivers.api import Answer, Api
 from tests.support.deployed.drivers.direct import Direct
@@ -259,6 +260,8 @@ def test_row_of_a_later_version_is_refused_and_not_hidden(installation: Installa
     api = installation.api
     other = str(api("POST", "/jobs", {**HOURLY, "name": "later"}).json["job_id"])
     assert api("POST", f"/jobs/{other}/runNow", {}).status == 202
+    status = build_handler(api.runtimes[READ_FUNCTION])
+    assert status.handle(Stream(api.store).catch()) == []  # the list has a row of the job
     dynamodb, table = api.store.clients.dynamodb, api.store.settings.jobs_table
     (row,) = [row for row in api.store.rows("jobs") if is_state_of(row, other)]
     if_stored = {"TableName": table, "ConditionExpression": "attribute_exists(pk)"}

@@ -51,6 +51,11 @@ def _one_of_each_order(world: World) -> None:
 
 
 def _replaced(world: World) -> None:
+    (stored,) = world.memory.job_states.rows.values()
+    if world.plan.faults and stored.state.next_at is None and not stored.state.started_runs:
+        # The request was repeated after a stall, when all times of the schedule had passed.
+        assert (outcomes(world), stored.state.created_at > at(70)) == ([], True)
+        return
     assert count(world, RunStatus.SUCCESS) >= 1, outcomes(world)
     if not world.plan.faults:  # an outage may leave one run only
         assert count(world, RunStatus.CANCELLED) >= 1, outcomes(world)
