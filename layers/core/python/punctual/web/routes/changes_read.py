@@ -1,5 +1,7 @@
 """GET /changes: follow the changes of jobs, runs and operations."""
 
+import re
+
 import msgspec
 from msgspec import Raw
 
@@ -18,6 +20,7 @@ CHANGES_PATH = "/changes"
 CHANGE_KINDS = tuple(kind.value for kind in ChangeKind)
 MAX_WAIT_SECONDS = 20
 _LIST_NAME = "changes"
+_CURSOR_FORM = re.compile("[A-Za-z0-9_-]*")
 _PARAMETERS = ("after", "job_id", "run_id", "kind", "wait_seconds")
 _MAX_CURSOR_PARTS = 80
 _encode = msgspec.json.Encoder().encode
@@ -37,6 +40,8 @@ class ChangeRoutes:
         job_id, run_id = query.uuid("job_id"), query.uuid("run_id")
         wait_seconds = query.number("wait_seconds", 0, 0, MAX_WAIT_SECONDS)
         token = query.text("after")
+        if not _CURSOR_FORM.fullmatch(token):
+            query.add_error("after", "must be a cursor of this feed: letters, digits, - and _")
         query.finish()
         filters = ChangeFilters(job_id, run_id, frozenset(map(ChangeKind, kinds)))
         tenant = request.caller.tenant
