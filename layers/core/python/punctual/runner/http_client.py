@@ -64,11 +64,12 @@ class HttpClient:
         connection = self._connection(request.url, seconds)
 
         def exchange() -> HttpAnswer:
-            response = _exchange(connection, request)
-            body = response.read(MAX_CALL_ANSWER_BYTES + 1)
-            if len(body) > MAX_CALL_ANSWER_BYTES:
-                raise CallFailed("The answer is too large")
-            return HttpAnswer(response.status, _header_fields(response), body)
+            # An answer that ends with its connection is not closed by the connection.
+            with _exchange(connection, request) as response:
+                body = response.read(MAX_CALL_ANSWER_BYTES + 1)
+                if len(body) > MAX_CALL_ANSWER_BYTES:
+                    raise CallFailed("The answer is too large")
+                return HttpAnswer(response.status, _header_fields(response), body)
 
         try:
             return _within(seconds, connection, exchange)
@@ -85,11 +86,11 @@ class HttpClient:
         connection = self._connection(url, seconds)
         request = HttpRequest("GET", url)
         try:
-            response = _within(seconds, connection, lambda: _exchange(connection, request))
-            if HTTP_OK <= response.status < HTTP_REDIRECT:
-                while data := response.read1(TRANSFER_BLOCK_BYTES):
-                    on_block(data)
-            return response.status
+            with _within(seconds, connection, lambda: _exchange(connection, request)) as response:
+                if HTTP_OK <= response.status < HTTP_REDIRECT:
+                    while data := response.read1(TRANSFER_BLOCK_BYTES):
+                        on_block(data)
+                return response.status
         except (OSError, http.client.HTTPException) as error:
             raise CallFailed(_text_of(error)) from error
         finally:
