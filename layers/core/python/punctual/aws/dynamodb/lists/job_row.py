@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import JobState, JobStatus, ScheduleKind
-from punctual.domain.run import ENDED_RUN_STATUSES, Reason, Run, RunStatus
+from punctual.domain.run import Reason, Run, RunStatus
 from punctual.domain.schedules.upcoming import may_repeat, next_occurrence_at
 from punctual.domain.utc import EPOCH, MICROSECOND
 
@@ -112,11 +112,6 @@ def merge_outcomes(
     """
     by_run_id = {outcome.run_id: outcome for outcome in (*added, *stored)}
     return sorted(by_run_id.values(), reverse=True)[:MAX_RECENT_OUTCOMES]
-
-
-def recorded_outcomes(state: JobState) -> list[RecentOutcome]:
-    """Return the outcomes that the job state itself still holds."""
-    return [outcome_of(run) for run in state.unrecorded if run.status in ENDED_RUN_STATUSES]
 
 
 def pack_row(row: JobRow) -> bytes:

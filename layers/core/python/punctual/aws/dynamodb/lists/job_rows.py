@@ -92,9 +92,6 @@ class JobRows:
             if FAILURES_ATTR in items.get(self.row_key(change.key), {})
         )
 
-    def delete(self, job_keys: Sequence[JobKey]) -> None:
-        self._dynamo.delete(self._table, [self.row_key(key) for key in job_keys])
-
     def row_key(self, key: JobKey) -> keys.RowKey:
         slot = list_slot_of(key.job_id, self._slots)
         return keys.RowKey(list_partition(key.tenant, ListKind.JOBS, slot), keys.escape(key.job_id))
