@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.job_state import JobStatus, Rules
+from punctual.domain.operations import OPERATION_RETENTION, Operation, OperationAction
 from punctual.domain.run import RunStatus, WaitingRun
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.lists.change_feed import ChangeFilters, ChangeKind, ChangePage
@@ -55,6 +56,12 @@ def read(
 def create_job(store: Store, job_id: str = JOB, **fields: Any) -> None:
     store.job_states.put_definitions([a_definition_row(job_id)])
     assert store.job_states.swap([Swap(a_job_state(job_id, **fields), 0)]) == [True]
+
+
+def an_operation() -> Operation:
+    return Operation(
+        *("acme", an_id(7), OperationAction.PAUSE, {}, 1, NOON, NOON + OPERATION_RETENTION)
+    )
 
 
 def create_job_and_fail(store: Store, job_id: str) -> None:
@@ -198,7 +205,7 @@ def test_filters_choose_changes(
     create_job(store, runs=(a_run(),))
     create_job(store, an_id(2))
     with store.transaction():
-        store.changes.add_operation("acme", 1, {"operation_id": "o"})
+        store.changes.add_operation(an_operation())
     changes = read(store, cursor, filters).changes
     assert {(change.kind.value, change.run_id or change.job_id) for change in changes} == expected
 

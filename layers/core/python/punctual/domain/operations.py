@@ -73,6 +73,10 @@ class Operation(Struct, frozen=True, omit_defaults=True):
     def is_running(self) -> bool:
         return self.status is OperationStatus.RUNNING
 
+    def without_errors(self) -> "Operation":
+        """Return the operation as the change feed holds it. Errors may be long."""
+        return replace(self, errors=()) if self.errors else self
+
 
 class ItemResults(NamedTuple):
     """What became of some items: how many were acted on, and the errors of the others."""

@@ -1,7 +1,6 @@
 """Answers of the change feed."""
 
-from typing import Any
-
+from punctual.client.answers.operations import Operation
 from punctual.client.job import Pause
 from punctual.client.model import AwareDatetime, Model
 from punctual.client.run import Run
@@ -35,7 +34,7 @@ class Change(Model, frozen=True, kw_only=True):
     run_id: str | None = None
     job: ChangedJob | None = None  # None if the job is forgotten
     run: Run | None = None  # None if the run was taken back before it was due
-    operation: dict[str, Any] | None = None
+    operation: Operation | None = None  # without its errors
 
 
 class ChangePage(Model, frozen=True, kw_only=True):

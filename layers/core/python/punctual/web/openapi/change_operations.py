@@ -1,12 +1,13 @@
 """The operation of the change feed, its answers and their descriptions."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from punctual.domain.job_state import JobStatus, ScheduleKind
 from punctual.engine.ports.lists.change_feed import MAX_SHOWN_RUN_IDS, ChangeKind
 from punctual.web.openapi.answers import Count, Id, JobPause, ListedRun, ResponseModel, Time
+from punctual.web.openapi.bulk.answers import OperationAnswer
 from punctual.web.openapi.operation import UUID_SCHEMA, Operation, Parameter, Response, enum_schema
 from punctual.web.routes.changes_read import MAX_WAIT_SECONDS
 
@@ -32,7 +33,7 @@ class Change(ResponseModel):
     run_id: Id | None = None
     job: ChangedJob | None = None
     run: ListedRun | None = None
-    operation: dict[str, Any] | None = None
+    operation: OperationAnswer | None = None
 
 
 class ChangePage(ResponseModel):
@@ -71,7 +72,7 @@ CHANGE_DESCRIPTIONS = {
             "The run, as in lists. It is null if the run was taken back before it was due. A run "
             "may come here up to a minute before its `due_time`; lists show it from then on."
         ),
-        "operation": "The operation on many jobs.",
+        "operation": "The operation on many jobs or runs. Its `errors` are left out here.",
     },
     "ChangePage": {
         "changes": "The changes, those of one run in order. An answer holds a job only once.",

@@ -6,6 +6,7 @@ from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.engine.ports.lists.change_feed import Change, ChangeKind, JobSummary
 from punctual.engine.queries.run_views import view_of_row
 from punctual.web.views.job import pause_json
+from punctual.web.views.operation import operation_json
 from punctual.web.views.run import listed_run_json
 
 
@@ -15,8 +16,8 @@ def change_json(change: Change, root: str) -> dict[str, Any]:
         "state_version": change.version,
         "at": format_time(change.at),
     }
-    if change.kind is ChangeKind.OPERATION:
-        return {**value, "operation": change.operation}
+    if change.operation is not None:
+        return {**value, "operation": operation_json(change.operation)}
     value["job_id"] = change.job_id
     if change.kind is ChangeKind.JOB:
         return {**value, "job": None if change.job is None else _job(change.job_id, change.job)}

@@ -26,6 +26,7 @@ from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, split_by_size
 from punctual.aws.dynamodb.lists.keys import ListKind, list_partition, list_partitions, list_slot_of
 from punctual.domain.errors import Unavailable
+from punctual.domain.operations import Operation
 from punctual.domain.timestamps import Moment
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.lists.change_feed import (
@@ -57,7 +58,7 @@ HasLiveRuns = Callable[[str], bool]
 
 
 class FeedEntry(Struct, frozen=True, array_like=True, omit_defaults=True):
-    """A change as a row holds it. Without job and run, the job or run is gone."""
+    """A change as a row holds it. Without content, the job or run is gone."""
 
     kind: str
     job_id: str
@@ -66,6 +67,7 @@ class FeedEntry(Struct, frozen=True, array_like=True, omit_defaults=True):
     at: Moment
     job: JobSummary | None = None
     run: RunRow | None = None
+    operation: Operation | None = None
 
 
 class _Row(NamedTuple):
@@ -198,8 +200,16 @@ def _changes_of(row: _Row, filters: ChangeFilters) -> Iterator[Change]:
     for entry in _decode(zlib.decompress(row.data)):
         kind = ChangeKind(entry.kind)
         if filters.matches(kind, entry.job_id, entry.run_id):
-            ids = (entry.job_id, entry.run_id, entry.version, entry.at)
-            yield Change(kind, *ids, job=entry.job, run=entry.run)
+            yield Change(
+                kind,
+                entry.job_id,
+                entry.run_id,
+                entry.version,
+                entry.at,
+                job=entry.job,
+                run=entry.run,
+                operation=entry.operation,
+            )
 
 
 def _is_known(position: _Position, now: datetime) -> bool:

@@ -1,13 +1,14 @@
 """The port of the change feed: what has changed for a tenant since a cursor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
 from punctual.domain.job_state import JobPause, JobStatus, ScheduleKind
+from punctual.domain.operations import Operation
 from punctual.domain.timestamps import Moment
 from punctual.engine.ports.rows import RunRow
 
@@ -54,7 +55,8 @@ class Change(NamedTuple):
 
     `version` is the version of the job state that the change made. It orders the changes of a run.
     If `is_loaded` is False, the feed holds only the ids: the reader loads the job, or the history
-    row of the run. What does not exist any more has no content.
+    row of the run. What does not exist any more has no content. An operation has its revision as
+    its version, and leaves out its errors.
     """
 
     kind: ChangeKind
@@ -65,7 +67,7 @@ class Change(NamedTuple):
     is_loaded: bool = True
     job: JobSummary | None = None
     run: RunRow | None = None
-    operation: Mapping[str, Any] | None = None
+    operation: Operation | None = None
 
 
 class ChangePage(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from punctual.domain.job_state import DEFAULT_TASK_TYPE, JobState, JobStatus
+from punctual.domain.operations import Operation
 from punctual.domain.run import Run, WaitingRun
 from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.ports.clock import Clock
@@ -56,7 +57,7 @@ class StoredItem(Struct, frozen=True, array_like=True):
     runs: tuple[Run, ...] = ()
     waiting: tuple[WaitingRun, ...] = ()
     is_paused: bool = False
-    operation: dict[str, Any] | None = None
+    operation: Operation | None = None
 
 
 class _LastRow(Struct, frozen=True):
@@ -104,10 +105,9 @@ class SqliteChangeFeed:
     def add_removed_job(self, key: JobKey, version: int) -> None:
         self.pending_items.append((key.tenant, (key.job_id, version)))
 
-    def add_operation(self, tenant: str, version: int, operation: Mapping[str, Any]) -> None:
-        """Add an operation after a change, as the API shows it."""
-        item = ("", version, (), "", (), (), False, dict(operation))
-        self.pending_items.append((tenant, item))
+    def add_operation(self, operation: Operation) -> None:
+        item = ("", operation.revision, (), "", (), (), False, operation.without_errors())
+        self.pending_items.append((operation.tenant, item))
 
     def now(self, now: datetime) -> tuple[str, ...]:
         with self._transaction:

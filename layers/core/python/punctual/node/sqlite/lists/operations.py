@@ -10,7 +10,6 @@ from punctual.engine.ports.lists.operations import OperationKey, OperationReques
 from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.rows import Codec, to_micros
 from punctual.node.sqlite.transaction import Transaction
-from punctual.web.views.operation import operation_json
 
 OPERATION_ITEMS_PER_ROW = 1_000
 
@@ -54,7 +53,7 @@ class SqliteOperations:
                     for number, start in enumerate(range(0, len(items), OPERATION_ITEMS_PER_ROW))
                 ],
             )
-            self._add_change(operation)
+            self._changes.add_operation(operation)
 
     def load(self, key: OperationKey) -> Operation | None:
         with self._transaction:
@@ -97,13 +96,8 @@ class SqliteOperations:
                 f"UPDATE operations SET running = ?, operation = ? {_WHERE_KEY}",
                 (operation.is_running, _OPERATION_CODEC.encode(operation), *key),
             )
-            self._add_change(operation)
+            self._changes.add_operation(operation)
             return True
-
-    def _add_change(self, operation: Operation) -> None:
-        """Add the operation to the feed, without its errors, which may be long."""
-        shown = {**operation_json(operation), "errors": []}
-        self._changes.add_operation(operation.tenant, operation.revision, shown)
 
     def page(self, tenant: str, before: str | None, limit: int) -> Sequence[Operation]:
         bound = "" if before is None else " AND operation_id < ?"
