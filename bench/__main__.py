@@ -132,4 +132,5 @@ async def main() -> None:
     print(f"load after: {os.getloadavg()}", flush=True)
 
 
-uvloop.run(main())
+if __name__ == "__main__":
+    uvloop.run(main())

@@ -45,7 +45,8 @@ class _AnswerReader(asyncio.Protocol):
             )
             del self._received[: self._answer_end]
             self._body_start = 0
-            answer.set_result((status, body))
+            if not answer.cancelled():
+                answer.set_result((status, body))
 
     def _parse_head(self) -> None:
         head_end = self._received.find(b"\r\n\r\n") + 4
