@@ -90,6 +90,60 @@ def test_cancelled_run_fired_ahead_does_not_fire_again() -> None:
     ]
 
 
+def cancelled_ahead(scheduled_at: float = 60) -> Story:
+    """Return a job each minute. Its next run was fired ahead and cancelled 2 s before its time."""
+    story = Story(a_job(every(60))).at(scheduled_at - 2)
+    story.evaluate(horizon=2)
+    story.cancel_run(story.queued[0])
+    return story
+
+
+def test_cancelled_run_fired_ahead_does_not_fire_again_after_a_one_time_schedule() -> None:
+    story = cancelled_ahead()
+    story.at(58.5).change(Once(after(59)))
+    assert story.state.next_at == after(59)
+    story.at(58.7).change(every(60))
+    assert story.state.next_at == after(120)
+    assert story.drain_at(60).outcomes() == [(60, "CANCELLED", "CANCELLED", 1)]
+
+
+def test_cancelled_run_fired_ahead_does_not_fire_again_after_a_withdrawn_run() -> None:
+    story = cancelled_ahead()
+    story.at(58.5).change(every(60, anchor_at=after(1)))
+    story.evaluate(horizon=3)
+    assert [run.scheduled_at for run in story.queued] == [after(61)]
+    story.at(59).change(every(60))
+    assert story.state.next_at == after(120)
+
+
+def test_cancelled_run_fired_ahead_does_not_run_by_a_second_one_time_schedule() -> None:
+    story = cancelled_ahead()
+    story.at(58.5).change(Once(after(59)))
+    story.evaluate(horizon=2)
+    story.at(58.7).change(Once(after(60)))
+    assert story.drain_at(60).outcomes() == [(60, "CANCELLED", "CANCELLED", 1)]
+    assert story.status() == "COMPLETED"
+
+
+def test_first_of_two_cancelled_runs_does_not_run_by_a_one_time_schedule() -> None:
+    story = cancelled_ahead()
+    story.at(58.5).change(every(60, anchor_at=after(1)))
+    story.evaluate(horizon=3)
+    story.cancel_run(story.queued[0])
+    story.at(59).change(Once(after(60)))
+    assert [outcome[:2] for outcome in story.drain_at(60).outcomes()] == [
+        (60, "CANCELLED"),
+        (61, "CANCELLED"),
+    ]
+
+
+def test_change_of_schedule_forgets_an_occurrence_of_the_past() -> None:
+    story = cancelled_ahead()
+    assert story.state.settled_ahead == (after(60),)
+    story.at(61).change(every(10))
+    assert story.state.settled_ahead == ()
+
+
 def test_occurrence_due_at_the_change_fires_by_the_old_schedule() -> None:
     story = Story(a_job(every(60))).at(60)
     story.change(every(3600))

@@ -36,6 +36,7 @@ class Draft:
         "runs",
         "runs_to_send",
         "schedule",
+        "settled_ahead",
         "started_runs",
         "status",
         "unrecorded",
@@ -56,6 +57,7 @@ class Draft:
         self.limits = state.limits
         self.notify = state.notify
         self.planned_until = state.planned_until
+        self.settled_ahead = state.settled_ahead
         self.next_at = state.next_at
         self.started_runs = state.started_runs
         self.catch_up = state.catch_up
@@ -100,6 +102,11 @@ class Draft:
         live_runs: list[Run | WaitingRun] = [*self.runs, *self.wait_queue]
         if self.latest_run_id == run_id and live_runs:
             self.latest_run_id = max(live_runs, key=lambda run: run.created_at).run_id
+
+    def settle_ahead(self, scheduled_at: datetime) -> None:
+        """Remember an occurrence of the future that needs no run any more, and forget past ones."""
+        times = {*self.settled_ahead, scheduled_at}
+        self.settled_ahead = tuple(sorted(at for at in times if at > self.now))
 
     def mark_client_change(self) -> None:
         self.edition += 1
@@ -166,6 +173,7 @@ class Draft:
             rules=self._rules_in_use(),
             limits=self.limits,
             planned_until=self.planned_until,
+            settled_ahead=self.settled_ahead,
             next_at=self.next_at,
             started_runs=self.started_runs,
             runs=tuple(self.runs),

@@ -133,6 +133,7 @@ class JobState(
         "updated_at": "upd",
         "status": "state",
         "planned_until": "mark",
+        "settled_ahead": "settled",
         "started_runs": "started",
         "wait_queue": "line",
         "unrecorded": "ended",
@@ -172,6 +173,9 @@ class JobState(
     ended_at: Moment | None = None  # when the job ended; retention starts here
     is_blank: bool = False  # placeholder of a job that was created later than its timer
     notify: str = ""  # the statuses of each `notify` entry in force, as letters
+    # Occurrences with an outcome from before their time, because they were fired ahead. A change
+    # of schedule can move `planned_until` back, and must not fire them again.
+    settled_ahead: tuple[Moment, ...] = ()
 
     @property
     def current_rules(self) -> Rules:

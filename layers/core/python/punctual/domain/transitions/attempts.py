@@ -44,6 +44,8 @@ def end_run(draft: Draft, run: Run, status: RunStatus, reason: Reason = Reason.N
         draft.leases[run.run_id] = None
     if not run.is_held:
         run = replace(run, attempt_at=None, held_since=None)  # it ends between two attempts
+        if run.trigger is Trigger.SCHEDULE and run.scheduled_at > draft.now:
+            draft.settle_ahead(run.scheduled_at)
     draft.unrecorded.append(
         replace(
             run,

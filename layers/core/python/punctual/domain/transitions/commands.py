@@ -166,7 +166,10 @@ def _record_due_occurrences(draft: Draft, status: RunStatus, reason: Reason) -> 
 
 
 def _start_schedule(draft: Draft, schedule: Schedule, requested_at: datetime) -> None:
-    now = max(draft.now, draft.planned_until or draft.now)
+    planned_until = draft.planned_until or draft.now
+    if draft.schedule is not None and is_occurrence(draft.schedule, planned_until):
+        draft.settle_ahead(planned_until)
+    now = max(draft.now, planned_until, *draft.settled_ahead)
     draft.planned_until = (
         now if _has_fired(draft, schedule) else first_planned_until(schedule, now, requested_at)
     )
@@ -186,6 +189,8 @@ def _has_fired(draft: Draft, schedule: Schedule) -> bool:
         draft.latest_run_id,
         draft.latest_not_run_id,
     }:
+        return True
+    if schedule.at in draft.settled_ahead:
         return True
     if (
         draft.schedule is None
