@@ -22,6 +22,7 @@ SETTINGS = Settings(
     lists_table="lists",
     bucket="bucket",
     wake_queue="https://sqs.invalid/1/wake",
+    operation_queue="https://sqs.invalid/1/operations",
     event_bus="bus",
     knobs="/punctual/dev/",
     queues={

@@ -33,6 +33,7 @@ from infra.stacks.observability.alarm_kinds import chosen_alarms, read_alarm_ema
 from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, is_issuer_url
 from punctual.domain.tenants.limits import LIMIT_FIELDS, MAX_VALUE_BY_LIMIT, TenantLimits
 from punctual.domain.tenants.tokens import is_valid_tenant
+from punctual.settings import OPERATION_CONCURRENCY
 from punctual.tasks.http.addresses import parse_private_network
 from punctual.tasks.limits import SCRIPT_FUNCTIONS
 from punctual.tasks.reach import ALL_OTHER_TENANTS, AllowedTargets, encode_targets
@@ -69,6 +70,8 @@ MAX_REACH_CHARACTERS = 1_500
 
 MAX_LIST_SLOTS = 64  # a call that lists reads all slots in parallel
 MAX_FEED_SLOTS = 4  # a call that reads changes reads 4 MB of all slots together
+# Each of the functions that carry out operations acts on at least one job a second.
+MIN_OPERATIONS_PER_SECOND, MAX_OPERATIONS_PER_SECOND = OPERATION_CONCURRENCY, 1_000
 MIN_POLLER_MEMORY_MB = 256  # MB
 MAX_CONTAINER_VCPU = 10_000
 MIN_STAGE_SCRIPT_MEMORY_MB = 128  # MB
@@ -146,6 +149,7 @@ class Stage:
     shards: int
     list_slots: int  # partitions of each list of a tenant
     feed_slots: int  # partitions of the change feed of a tenant
+    operations_per_second: int  # the jobs or runs that all operations together act on
     catch_up_pace: int
     metrics: bool
     api_metrics: bool  # of each route
@@ -305,6 +309,9 @@ def _parse_stage(name: str, fields: Fields) -> Stage:
         shards=fields.number("shards", 1, 1_000),
         list_slots=fields.number("listSlots", 1, MAX_LIST_SLOTS),
         feed_slots=fields.number("feedSlots", 1, MAX_FEED_SLOTS),
+        operations_per_second=fields.number(
+            "operationsPerSecond", MIN_OPERATIONS_PER_SECOND, MAX_OPERATIONS_PER_SECOND
+        ),
         catch_up_pace=fields.number("pace", 1, 1440),
         metrics=metrics,
         api_metrics=fields.switch("apiMetrics"),

@@ -21,6 +21,12 @@ The job state counts claims to find poison; this limit only ends unreadable mess
 
 MAX_WAKE_UP_RECEIVES = 5
 
+OPERATION_MESSAGE_RETENTION = Duration.hours(4)
+"""A waiting operation gets another message from the planner every minute."""
+
+MAX_OPERATION_MESSAGE_RECEIVES = 10
+"""More than the tries after which an item is given up, also if each try ends the function."""
+
 DEAD_LETTER_VISIBILITY = Duration.seconds(270)
 """The visibility timeout of dead letters: longer than the timeout of the function that reads them,
 and shorter than its interval of 300 s."""
@@ -92,26 +98,47 @@ class Lane(Construct):
         )
 
 
-class WakeUpQueue(Construct):
-    """The queue of wake-ups: a standard queue, because FIFO queues cannot delay one message."""
+@dataclass(frozen=True, slots=True)
+class DelayQueueShape:
+    """The name of a standard queue, and how long and how often it keeps a message."""
+
+    name: str
+    retention: Duration
+    max_receives: int
+
+
+WAKE_UP_QUEUE = DelayQueueShape("wake", WAKE_UP_RETENTION, MAX_WAKE_UP_RECEIVES)
+OPERATION_QUEUE = DelayQueueShape(
+    "operations", OPERATION_MESSAGE_RETENTION, MAX_OPERATION_MESSAGE_RECEIVES
+)
+
+
+class DelayQueue(Construct):
+    """A standard queue, because FIFO queues cannot delay one message, with its dead letters."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, stage: Stage, visibility_timeout: Duration
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: Stage,
+        shape: DelayQueueShape,
+        visibility_timeout: Duration,
     ) -> None:
         super().__init__(scope, construct_id)
         self.dead_letter_queue = create_failure_queue(
-            self, "Dead", stage.resource_name("wake-dead")
+            self, "Dead", stage.resource_name(f"{shape.name}-dead")
         )
         self.queue = sqs.Queue(
             self,
             "Queue",
-            queue_name=stage.resource_name("wake"),
+            queue_name=stage.resource_name(shape.name),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             visibility_timeout=visibility_timeout,
-            retention_period=WAKE_UP_RETENTION,
+            retention_period=shape.retention,
             dead_letter_queue=sqs.DeadLetterQueue(
-                queue=self.dead_letter_queue, max_receive_count=MAX_WAKE_UP_RECEIVES
+                queue=self.dead_letter_queue, max_receive_count=shape.max_receives
             ),
         )
 

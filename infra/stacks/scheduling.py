@@ -9,7 +9,7 @@ from infra.config.stage import Stage
 from infra.constructs.event_source import QueueSource
 from infra.constructs.function import Function, Functions, FunctionShape, pascal_case
 from infra.constructs.parameters import OperatorParameters
-from infra.constructs.queue import Lane, WakeUpQueue
+from infra.constructs.queue import OPERATION_QUEUE, WAKE_UP_QUEUE, DelayQueue, Lane
 from infra.constructs.schedule_rule import ScheduleRule
 from infra.stacks.data import Data
 from punctual.domain.tenants.limits import format_limits
@@ -26,6 +26,8 @@ POLLER_SHAPE = FunctionShape(
     allows_recursion=True,
 )
 WAKE_UPS_PER_BATCH = 10
+OPERATIONS_TIMEOUT_SECONDS = 60  # of the function that carries out operations
+OPERATION_VISIBILITY = Duration.seconds(6 * OPERATIONS_TIMEOUT_SECONDS)  # as AWS advises
 PLANNER_SHAPE = FunctionShape(
     "planner",
     "planner",
@@ -58,11 +60,19 @@ class Scheduling(Stack):
             termination_protection=stage.protects("Scheduling"),
         )
         self._stage = stage
-        self.wake_up_queue = WakeUpQueue(
+        self.wake_up_queue = DelayQueue(
             self,
             "Wake",
             stage=stage,
+            shape=WAKE_UP_QUEUE,
             visibility_timeout=Duration.seconds(POLLER_SHAPE.timeout_seconds),
+        )
+        self.operation_queue = DelayQueue(
+            self,
+            "Operations",
+            stage=stage,
+            shape=OPERATION_QUEUE,
+            visibility_timeout=OPERATION_VISIBILITY,
         )
         self.lanes = [
             Lane(self, pascal_case(lane, priority), stage=stage, lane=lane, priority=priority)
@@ -144,6 +154,7 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         lists_table=data.lists.table.table_name,
         bucket=data.outputs.bucket.bucket_name,
         wake_queue=scheduling.wake_up_queue.queue.queue_url,
+        operation_queue=scheduling.operation_queue.queue.queue_url,
         event_bus=data.bus.event_bus_name,
         knobs=stage.parameter_prefix,
         metrics=stage.metrics,
@@ -153,6 +164,7 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         max_container_vcpu=stage.max_container_vcpu if stage.containers else 0,
         list_slots=stage.list_slots,
         feed_slots=stage.feed_slots,
+        operations_per_second=stage.operations_per_second,
         container_scripts=stage.has_container_scripts,
         limits=None if stage.limits is None else format_limits(stage.limits),
         script_memory_mb=stage.script_memory_mb,

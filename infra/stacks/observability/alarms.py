@@ -32,9 +32,12 @@ MAX_MESSAGE_AGE_SECONDS = {"quick": 60, "long": 300}  # by lane
 MAX_LOW_MESSAGE_AGE_SECONDS = 600  # runs of low priority may wait
 INFREQUENT_FUNCTIONS = ("reconciler", "dead-letters")  # started every hour and every five minutes
 MAX_WAKEUP_AGE_SECONDS = 1_200  # SQS delays by up to 900 s, and a poller works for up to 180 s
+MAX_OPERATION_MESSAGE_AGE_SECONDS = 1_800  # SQS delays by up to 900 s, and operations take turns
 MAX_RESERVATION_SHARE = 0.8  # of the reserved executions of a function
 MAX_SCRIPT_FUNCTION_SECONDS = 870  # a script has 840 s, and Lambda ends the function after 900 s
 MAX_FUNCTION_SECONDS = {"claims": 26, "containers": 108}  # nine tenths of their timeouts
+
+MESSAGE_TEXTS = {"wake": "A wake-up of a poller", "operations": "The next part of an operation"}
 
 IS_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 IS_ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
@@ -174,8 +177,9 @@ def _backlog_rules(metrics: Metrics, watched: WatchedResources) -> Iterator[Alar
         for name, lane in watched.lanes.items()
     }
     max_age_seconds["wake"] = MAX_WAKEUP_AGE_SECONDS
+    max_age_seconds["operations"] = MAX_OPERATION_MESSAGE_AGE_SECONDS
     for queue in watched.queues:
-        message_text = "A wake-up of a poller" if queue == "wake" else "A due run"
+        message_text = MESSAGE_TEXTS.get(queue, "A due run")
         yield AlarmRule(
             "oldest-message",
             queue,

@@ -51,7 +51,7 @@ class WatchedResources:
     @property
     def queues(self) -> tuple[str, ...]:
         """Return the queues of work."""
-        return (*(f"{name}.fifo" for name in self.lanes), "wake")
+        return (*(f"{name}.fifo" for name in self.lanes), "wake", "operations")
 
     @property
     def dead_letter_queues(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class WatchedResources:
         return (*(f"{name}-dead.fifo" for name in self.lanes), *OPERATOR_QUEUES)
 
 
-OPERATOR_QUEUES = ("wake-dead", "status-failed")
+OPERATOR_QUEUES = ("wake-dead", "operations-dead", "status-failed")
 
 
 class Metrics:

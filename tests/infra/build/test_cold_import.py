@@ -61,6 +61,7 @@ def environment() -> dict[str, str]:
         lists_table="lists",
         bucket="outputs",
         wake_queue="https://sqs.example/wake",
+        operation_queue="https://sqs.example/operations",
         event_bus="punctual-dev",
         knobs="/punctual/dev/",
         queues={"quick": "https://sqs.example/quick", "long": "https://sqs.example/long"},

@@ -109,6 +109,7 @@ def settings() -> Settings:
         **{f"{name}_table": f"prod-{name}" for name in TABLE_NAMES},  # type: ignore[arg-type]
         bucket="prod-blobs",
         wake_queue="https://sqs/wake",
+        operation_queue="https://sqs/operations",
         event_bus="bus",
         knobs="/punctual/prod/",
         queues={"long": "https://sqs/long"},

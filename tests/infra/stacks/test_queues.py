@@ -41,7 +41,8 @@ def mappings(stage: str) -> list[tuple[str, str, dict[str, Any]]]:
 def test_stage_has_the_configured_queues(stage: str) -> None:
     lanes = {f"{lane}.fifo" for lane in LANES[stage]}
     dead = {f"{lane}-dead.fifo" for lane in LANES[stage]}
-    assert set(queues(stage)) == {*lanes, *dead, "wake", "wake-dead", "status-failed"}
+    others = {"wake", "wake-dead", "operations", "operations-dead", "status-failed"}
+    assert set(queues(stage)) == {*lanes, *dead, *others}
 
 
 def test_lane_queues_are_fifo_with_high_throughput(stage: str) -> None:
@@ -57,9 +58,9 @@ def test_lane_queues_are_fifo_with_high_throughput(stage: str) -> None:
 
 def test_failed_messages_move_to_the_dead_letter_queue_of_their_queue(stage: str) -> None:
     by_name = queues(stage)
-    for lane in (*(f"{lane}.fifo" for lane in LANES[stage]), "wake"):
+    for lane in (*(f"{lane}.fifo" for lane in LANES[stage]), "wake", "operations"):
         redrive = by_name[lane].properties["RedrivePolicy"]
-        dead = by_name[lane.replace(".fifo", "-dead.fifo") if "." in lane else "wake-dead"]
+        dead = by_name[lane.replace(".fifo", "-dead.fifo") if "." in lane else f"{lane}-dead"]
         assert redrive["deadLetterTargetArn"] == {"Fn::GetAtt": [dead.name, "Arn"]}
         assert dead.properties["MessageRetentionPeriod"] == 14 * 86_400
 

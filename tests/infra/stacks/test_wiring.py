@@ -132,7 +132,9 @@ def test_function_environment_names_tables_and_queues(synthesis: Synthesis, name
     }
     assert settings.list_slots == values(synthesis)["listSlots"]
     assert settings.feed_slots == values(synthesis)["feedSlots"]
+    assert settings.operations_per_second == values(synthesis)["operationsPerSecond"]
     assert settings.wake_queue == "<wake>"
+    assert settings.operation_queue == "<operations>"
     assert settings.queues == {lane: f"<{lane}.fifo>" for lane in lanes(synthesis)}
     assert settings.bucket.startswith("<OutputsBucket")
     assert settings.event_bus.startswith("<Bus")
@@ -211,6 +213,15 @@ def test_each_queue_has_its_properties(synthesis: Synthesis) -> None:
             "RedrivePolicy": {"deadLetterTargetArn": "<wake-dead.Arn>", "maxReceiveCount": 5},
         },
         "wake-dead": {"MessageRetentionPeriod": 14 * DAY},
+        "operations": {
+            "VisibilityTimeout": 360,
+            "MessageRetentionPeriod": 4 * 3600,
+            "RedrivePolicy": {
+                "deadLetterTargetArn": "<operations-dead.Arn>",
+                "maxReceiveCount": 10,
+            },
+        },
+        "operations-dead": {"MessageRetentionPeriod": 14 * DAY},
         "status-failed": {"MessageRetentionPeriod": 14 * DAY},
     }
     fast = {

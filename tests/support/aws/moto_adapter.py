@@ -210,6 +210,7 @@ def _created(clients: Clients) -> Settings:
         for name in LANES
     }
     wake = clients.sqs.create_queue(QueueName="wake-ups")["QueueUrl"]
+    operations = clients.sqs.create_queue(QueueName="operations")["QueueUrl"]
     clients.s3.create_bucket(
         Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
     )
@@ -221,6 +222,7 @@ def _created(clients: Clients) -> Settings:
         knobs="/punctual/test/",
         bucket=BUCKET,
         wake_queue=wake,
+        operation_queue=operations,
         event_bus=BUS,
         queues=queues,
         places=dict.fromkeys(queues, 4),

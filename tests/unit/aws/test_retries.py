@@ -29,6 +29,7 @@ SETTINGS = Settings(
     lists_table="lists",
     bucket="outputs",
     wake_queue="https://sqs/wake",
+    operation_queue="https://sqs/operations",
     event_bus="bus",
     queues={"quick-high": "https://sqs/a?x=1", "long": "https://sqs/b"},
 )

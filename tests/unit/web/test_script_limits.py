@@ -64,6 +64,7 @@ SETTINGS = Settings(
         "lists",
         "bucket",
         "wake",
+        "operations",
         "bus",
         "/punctual/dev/",
     ),

@@ -10,6 +10,8 @@ DEFAULT_SCRIPT_MEMORY_MB = 512
 DEFAULT_SCRIPT_ARCHITECTURE = "x86_64"
 DEFAULT_LIST_SLOTS = 4
 DEFAULT_FEED_SLOTS = 1
+DEFAULT_OPERATIONS_PER_SECOND = 100
+OPERATION_CONCURRENCY = 2  # functions that carry out operations at the same time; AWS's minimum
 _ON, _OFF = "on", "off"
 
 
@@ -30,6 +32,7 @@ class Settings:
     lists_table: str
     bucket: str
     wake_queue: str
+    operation_queue: str
     event_bus: str
     knobs: str  # prefix of the SSM parameters that operators change
     metrics: bool = True
@@ -45,6 +48,8 @@ class Settings:
     list_slots: int = DEFAULT_LIST_SLOTS
     # The partitions of the change feed of a tenant.
     feed_slots: int = DEFAULT_FEED_SLOTS
+    # The jobs or runs that all operations of the stage act on in a second.
+    operations_per_second: int = DEFAULT_OPERATIONS_PER_SECOND
     # Whether scripts that a function cannot run go to containers, which takes an image for them.
     container_scripts: bool = False
     # The limits of each tenant, "jobs=500 burst=null". None if the stage has no limits.
@@ -66,8 +71,8 @@ class Settings:
         Traceback (most recent call last):
         punctual.settings.InvalidSettings: not set: PUNCTUAL_AUDIT_TABLE, PUNCTUAL_BUCKET, \
 PUNCTUAL_CONTROL_TABLE, PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_KNOBS, \
-PUNCTUAL_LISTS_TABLE, PUNCTUAL_METRICS, PUNCTUAL_QUEUES, PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, \
-PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
+PUNCTUAL_LISTS_TABLE, PUNCTUAL_METRICS, PUNCTUAL_OPERATION_QUEUE, PUNCTUAL_QUEUES, \
+PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         """
         names = {name: ENV_PREFIX + name.upper() for name in cls.__slots__}
         networks_variable, limits_variable = names.pop("networks"), names.pop("limits")
@@ -76,6 +81,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         container_variable = names.pop("max_container_vcpu")
         list_slots_variable = names.pop("list_slots")
         feed_slots_variable = names.pop("feed_slots")
+        operations_variable = names.pop("operations_per_second")
         container_scripts_variable = names.pop("container_scripts")
         memory_variable = names.pop("script_memory_mb")
         architecture_variable = names.pop("script_architecture")
@@ -96,6 +102,9 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
                 "max_container_vcpu": int(env.get(container_variable) or 0),
                 "list_slots": int(env.get(list_slots_variable, DEFAULT_LIST_SLOTS)),
                 "feed_slots": int(env.get(feed_slots_variable, DEFAULT_FEED_SLOTS)),
+                "operations_per_second": int(
+                    env.get(operations_variable, DEFAULT_OPERATIONS_PER_SECOND)
+                ),
                 "container_scripts": env.get(container_scripts_variable) == _ON,
                 "script_memory_mb": int(env.get(memory_variable, DEFAULT_SCRIPT_MEMORY_MB)),
                 "script_architecture": env.get(architecture_variable, DEFAULT_SCRIPT_ARCHITECTURE),

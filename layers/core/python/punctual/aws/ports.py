@@ -25,6 +25,7 @@ from punctual.aws.operator_settings import DispatchSwitch, SwitchedMessages
 from punctual.aws.retries import RetryPolicy
 from punctual.aws.s3 import S3Blobs
 from punctual.aws.sqs.notifications import SqsNotifications
+from punctual.aws.sqs.operation_queue import OperationQueue
 from punctual.aws.sqs.run_queue import SqsRunQueue
 from punctual.aws.sqs.sender import SqsBatchSender
 from punctual.aws.sqs.wakeups import SqsWakeUps
@@ -72,6 +73,7 @@ class AwsPorts:
     blobs: S3Blobs
     partitions: DynamoPartitions
     wakeups: SqsWakeUps
+    operation_queue: OperationQueue
     receipts: DynamoReceipts
     feed: EventBusFeed
     audit_log: DynamoAudit
@@ -109,6 +111,7 @@ def build_aws_ports(
         blobs=S3Blobs(lambda: clients.s3, settings.bucket, retry_policy, pool),
         partitions=DynamoPartitions(dynamo, settings.control_table, clock),
         wakeups=SqsWakeUps(sender, settings.wake_queue, clock),
+        operation_queue=OperationQueue(sender, settings.operation_queue),
         receipts=DynamoReceipts(dynamo, settings.control_table),
         feed=EventBusFeed(lambda: clients.events, settings.event_bus, retry_policy),
         audit_log=DynamoAudit(dynamo, settings.audit_table),

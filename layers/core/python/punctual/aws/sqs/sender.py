@@ -10,6 +10,7 @@ from punctual.domain.job_state import Lane, Priority
 
 MAX_SQS_BATCH = 10
 MAX_SQS_SEND_TRIES = 2
+MAX_SQS_DELAY_SECONDS = 900  # the longest delay of SQS
 
 
 def queue_url(urls: Mapping[str, str], lane: Lane, priority: Priority) -> str:

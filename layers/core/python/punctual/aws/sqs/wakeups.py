@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from punctual.aws.dynamodb.keys import parse_time_key, time_key
-from punctual.aws.sqs.sender import SqsBatchSender
+from punctual.aws.sqs.sender import MAX_SQS_DELAY_SECONDS, SqsBatchSender
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.dispatch.on_demand.wakeup_times import (
@@ -25,7 +25,6 @@ from punctual.engine.ports.timers import Timer
 WAKE_UP_LAYOUT = 1
 # Two minutes that the planner works ahead, and one for clock differences.
 PLANNED_AHEAD = timedelta(minutes=3)
-MAX_SQS_DELAY_SECONDS = 900  # the longest delay of SQS
 MAX_PARTITIONS_PER_WAKE_UP = 1_000  # timer partitions in one message
 # Numbers of timers in a partition above which the poller must start earlier.
 WAKE_UP_SIZE_STEPS = (25, 100, BURST_TIMERS)
