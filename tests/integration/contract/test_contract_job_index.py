@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import Invalid
-from punctual.domain.job_state import JobState, JobStatus, Rules, ScheduleKind
+from punctual.domain.job_state import JobPause, JobState, JobStatus, Rules, ScheduleKind
 from punctual.domain.run import Reason, Run, RunStatus, WaitingRun
 from punctual.domain.schedules.schedule import Every, Once
+from punctual.domain.schedules.upcoming import next_run_at
 from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.lists.job_index import (
@@ -215,6 +216,27 @@ def test_health_filter_passes_late_jobs_or_jobs_without_a_run(
     listed = matching(jobs, list_pages(world, query, 2), query)
     assert {position[-1] for position in listed} == {an_id(number) for number in numbers}
     assert listed == jobs.expected(query, NOON)
+
+
+def test_order_by_next_run_follows_the_time_that_jobs_show(world: World) -> None:
+    jobs = Jobs(world)
+    jobs.create(1, next_at=after(300))
+    jobs.create(2, next_at=after(60))
+    jobs.create(3, next_at=after(60), status=JobStatus.PAUSED)
+    jobs.create(
+        4, next_at=after(60), status=JobStatus.PAUSED, pause=JobPause(NOON, until=after(90))
+    )
+    fired_ahead = a_run("r", scheduled_at=after(1), due_at=after(1), created_at=NOON)
+    jobs.create(5, next_at=after(600), runs=(fired_ahead,), latest_run_id="r")
+    world.clock.set(after(20))  # the run of job 5 is late, and job 5 still shows its time
+    query = JobQuery(sort=JobSort.NEXT_RUN)
+    for limit in (1, 2, 10):
+        positions = list_pages(world, query, limit)
+        assert [position[-1] for position in positions] == [
+            an_id(number) for number in (5, 2, 1, 4, 3)
+        ]
+        shown = [next_run_at(jobs.states[position[-1]]) for position in positions]
+        assert shown == [after(1), after(60), after(300), None, None]
 
 
 def test_blank_and_removed_jobs_are_not_listed(world: World, sort: JobSort) -> None:

@@ -156,7 +156,7 @@ def test_previewed_times_equal_the_fired_times(client: NodeClient) -> None:
     assert [run["scheduled_time"] for run in reversed(runs)] == [time["utc"] for time in times]
 
 
-def test_run_fired_ahead_is_the_next_run_until_its_time(client: NodeClient) -> None:
+def test_run_fired_ahead_is_the_next_run_until_it_begins(client: NodeClient) -> None:
     at = "2026-11-18T12:00:30.000Z"
     job = submitted(client, {"name": "a", "schedule_type": "FUTURE", "schedule_time": at})
     assert job["next_run_time"] == at

@@ -262,14 +262,14 @@ def write_batch(
     if chance.random() < 0.2:
         table.fails_next = chance.choice(("before", "after"))
         with pytest.raises(Unavailable):
-            writer.write(changes, memory.history.rows, clock.now)
+            writer.write(changes, memory.history.rows)
         clock.now += timedelta(seconds=chance.choice((0, 1, 15)))
         middle = len(changes) // 2
         parts = chance.choice(([changes], [changes[:middle], changes[middle:]]))
     else:
         parts = [changes]
     for part in parts:
-        writer.write(part, memory.history.rows, clock.now)
+        writer.write(part, memory.history.rows)
 
 
 def shards_of(events: Sequence[Event]) -> list[list[Record]]:

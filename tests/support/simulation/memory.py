@@ -7,7 +7,7 @@ from zlib import crc32
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
-from punctual.domain.schedules.upcoming import next_occurrence_at, sort_by_occurrence
+from punctual.domain.schedules.upcoming import sort_by_occurrence, upcoming_at
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import HistoryPage, RecentRun, recent_run_of
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
@@ -146,9 +146,7 @@ class MemoryJobStates:
 
     def scheduled_states(self, tenant: str, end: datetime) -> Sequence[JobState]:
         states = [stored.state for stored in self.alive() if stored.state.tenant == tenant]
-        return [
-            state for state in states if (at := next_occurrence_at(state)) is not None and at < end
-        ]
+        return [state for state in states if (at := upcoming_at(state)) is not None and at < end]
 
     def active_states(self, tenant: str) -> Sequence[JobState]:
         states = [stored.state for stored in self.alive() if stored.state.tenant == tenant]

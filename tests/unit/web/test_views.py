@@ -173,13 +173,17 @@ def test_paused_or_ended_job_has_no_next_run_time(state: JobStatus) -> None:
     assert status_json(resting, "/v1", NOON)["next_run_time"] is None
 
 
-def test_run_fired_ahead_is_the_next_run_until_its_time() -> None:
+def test_run_fired_ahead_is_the_next_run_until_it_begins() -> None:
     soon = NOON + timedelta(seconds=30)
-    run = replace(a_run(), scheduled_at=soon, due_at=soon)
+    run = replace(a_run(), scheduled_at=soon, due_at=soon, created_at=NOON)
     view = a_job()
     fired_ahead = view._replace(state=replace(view.state, runs=(run,), next_at=None))
     assert job_json(fired_ahead, "/v1", NOON)["next_run_time"] == "2026-11-18T12:00:30.000Z"
-    assert job_json(fired_ahead, "/v1", soon)["next_run_time"] is None
+    late = soon + timedelta(seconds=20)
+    assert job_json(fired_ahead, "/v1", late)["next_run_time"] == "2026-11-18T12:00:30.000Z"
+    begun = replace(run, status=RunStatus.RUNNING, started_at=late)
+    begun_view = view._replace(state=replace(view.state, runs=(begun,), next_at=None))
+    assert job_json(begun_view, "/v1", late)["next_run_time"] is None
 
 
 def test_new_job_shows_its_first_run() -> None:

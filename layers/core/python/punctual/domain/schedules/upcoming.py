@@ -24,19 +24,29 @@ def is_fired_ahead(run: Run) -> bool:
     )
 
 
-def next_occurrence_at(state: JobState) -> datetime | None:
-    """Return the nominal time of the earliest occurrence that has not begun, also fired ahead.
+def next_run_at(state: JobState) -> datetime | None:
+    """Return the nominal time of the next occurrence that has not begun, also if fired ahead.
 
-    For a pause that ends by itself this is a lower bound: no occurrence is due before its end.
+    A job that is not SCHEDULED has none. Lists show this time and sort by it.
     """
-    next_at = state.next_at if state.status is JobStatus.SCHEDULED else None
-    resumes_at = _resumes_at(state)
-    if resumes_at is not None and state.next_at is not None:
-        next_at = max(state.next_at, resumes_at)
+    if state.status is not JobStatus.SCHEDULED:
+        return None
+    next_at = state.next_at
     for run in state.runs:
         if is_fired_ahead(run) and (next_at is None or run.scheduled_at < next_at):
             next_at = run.scheduled_at
     return next_at
+
+
+def upcoming_at(state: JobState) -> datetime | None:
+    """Return a time before which no occurrence is to come, or None if none is to come.
+
+    It is the next run, or for a pause that ends by itself the end of the pause if that is later.
+    """
+    resumes_at = _resumes_at(state)
+    if resumes_at is None or state.next_at is None:
+        return next_run_at(state)
+    return max(state.next_at, resumes_at)
 
 
 def may_repeat(state: JobState) -> bool:
@@ -45,7 +55,7 @@ def may_repeat(state: JobState) -> bool:
     if schedule is None or isinstance(schedule, Once):
         return False
     if counts_from_completion(schedule):
-        return next_occurrence_at(state) != state.next_at
+        return upcoming_at(state) != state.next_at
     return True
 
 
@@ -140,7 +150,7 @@ def sort_by_occurrence(
     positions = [
         ((at, state.job_id), state)
         for state in states
-        if (at := next_occurrence_at(state)) is not None and at < end
+        if (at := upcoming_at(state)) is not None and at < end
     ]
     repeating = [state for position, state in positions if position <= after and may_repeat(state)]
     later = [(position, state) for position, state in positions if position > after]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.run import RunStatus, Trigger
+from punctual.domain.job_state import JobState
+from punctual.domain.schedules.upcoming import next_run_at
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.change_feed import (
@@ -25,8 +25,6 @@ from punctual.engine.queries.runs.job_labels import JobLabels, load_readable_sta
 from punctual.engine.queries.slices import Sliced
 
 CHANGES_PER_STEP = 20  # loaded in a step of half a millisecond
-
-_STATUSES_WITHOUT_NEXT_RUN = frozenset({JobStatus.PAUSED, JobStatus.COMPLETED, JobStatus.CANCELLED})
 
 
 class ChangesSince(NamedTuple):
@@ -97,7 +95,7 @@ class ChangeQueries:
         run_keys = [
             RunKey(tenant, change.job_id, change.run_id) for change in named if change.run_id
         ]
-        jobs = self._job_summaries(job_keys, now) if job_keys else {}
+        jobs = self._job_summaries(job_keys) if job_keys else {}
         runs = self._history.get(run_keys, now) if run_keys else {}
         loaded: list[Change] = []
         for change in changes:
@@ -127,9 +125,7 @@ class ChangeQueries:
             for change in changes
         ]
 
-    def _job_summaries(
-        self, keys: Sequence[JobKey], now: datetime
-    ) -> dict[str, tuple[int, JobSummary]]:
+    def _job_summaries(self, keys: Sequence[JobKey]) -> dict[str, tuple[int, JobSummary]]:
         """Return the version and the short form of each job that exists."""
         states = {
             key: stored.state
@@ -139,39 +135,24 @@ class ChangeQueries:
         refs = {key: state.current_rules.definition_ref for key, state in states.items()}
         definitions = self._job_states.load_definitions(list(refs.items()))
         return {
-            key.job_id: (state.version, summarize_job(state, definitions[key, refs[key]].name, now))
+            key.job_id: (state.version, summarize_job(state, definitions[key, refs[key]].name))
             for key, state in states.items()
             if (key, refs[key]) in definitions
         }
 
 
-def summarize_job(state: JobState, name: str, now: datetime) -> JobSummary:
+def summarize_job(state: JobState, name: str) -> JobSummary:
     return JobSummary(
         name=name,
         status=state.status,
         kind=state.kind,
         edition=state.edition,
         updated_at=state.updated_at,
-        next_run_at=next_run_at(state, now),
+        next_run_at=next_run_at(state),
         live_run_ids=tuple(run.run_id for run in state.runs[:MAX_SHOWN_RUN_IDS]),
         waiting_count=len(state.wait_queue),
         pause=state.pause,
     )
-
-
-def next_run_at(state: JobState, now: datetime) -> datetime | None:
-    """Return the next occurrence. A run that was fired ahead of its time counts as next."""
-    if state.status in _STATUSES_WITHOUT_NEXT_RUN:
-        return None
-    fired_ahead = [
-        run.scheduled_at
-        for run in state.runs
-        if run.status is RunStatus.QUEUED
-        and run.trigger is Trigger.SCHEDULE
-        and run.scheduled_at > now
-        and not run.past_attempts
-    ]
-    return min(fired_ahead) if fired_ahead else state.next_at
 
 
 def _last_of_each_job(changes: Sequence[Change]) -> list[Change]:

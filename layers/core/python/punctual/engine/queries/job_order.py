@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from punctual.domain.job_state import JobState
-from punctual.domain.schedules.upcoming import next_occurrence_at
+from punctual.domain.schedules.upcoming import next_run_at
 from punctual.engine.ports.lists.job_index import JobSort, Position
 from punctual.engine.queries.cursor import invalid_cursor
 
@@ -17,7 +17,7 @@ def position_of(sort: JobSort, state: JobState, name: str) -> Position:
         return (state.job_id,)
     if sort is JobSort.NAME:
         return (name, state.job_id)
-    return next_run_position(next_occurrence_at(state), state.job_id)
+    return next_run_position(next_run_at(state), state.job_id)
 
 
 def next_run_position(at: datetime | None, job_id: str) -> Position:

@@ -1,7 +1,6 @@
 """Writes the change feed from changes of job states: one row for each batch and tenant."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -27,13 +26,12 @@ class ChangeFeedWriter:
         self,
         changes: Sequence[tuple[Record, Changes]],
         run_rows: Mapping[RunKey, RunRow],
-        now: datetime,
     ) -> None:
         """Write all changes. `run_rows` holds the last form of each changed run."""
         visible = [
             (record, job_changes)
             for record, job_changes in changes
-            if job_changes.runs or _shows_in_job(record, now)
+            if job_changes.runs or _shows_in_job(record)
         ]
         heads = self._definitions.load(
             _definition_id(record.new) for record, _ in visible if record.new is not None
@@ -44,7 +42,7 @@ class ChangeFeedWriter:
             head = heads.get(_definition_id(state), NO_HEAD)
             label = JobLabel(head.name, head.tags)
             entries_by_tenant.setdefault(state.tenant, []).extend(
-                _entries(record, job_changes, run_rows, label, now)
+                _entries(record, job_changes, run_rows, label)
             )
         for tenant, entries in entries_by_tenant.items():
             if entries:
@@ -56,13 +54,12 @@ def _entries(
     changes: Changes,
     run_rows: Mapping[RunKey, RunRow],
     label: JobLabel,
-    now: datetime,
 ) -> Iterator[FeedEntry]:
     job_id, version, at = record.state.job_id, record.sequence, record.changed_at
     if record.new is None:
         yield FeedEntry(ChangeKind.JOB.value, job_id, "", version, at)
-    elif _shows_in_job(record, now):
-        summary = summarize_job(record.new, label.name, now)
+    elif _shows_in_job(record):
+        summary = summarize_job(record.new, label.name)
         yield FeedEntry(ChangeKind.JOB.value, job_id, "", version, at, summary)
     for change in changes.runs:
         row = _run_row(record, change, run_rows, label)
@@ -85,7 +82,7 @@ def _run_row(
     return replace(row, label=label)
 
 
-def _shows_in_job(record: Record, now: datetime) -> bool:
+def _shows_in_job(record: Record) -> bool:
     """Return whether a change shows in the short form of the job. Renewals of leases do not.
 
     A blank state counts as no job.
@@ -94,9 +91,7 @@ def _shows_in_job(record: Record, now: datetime) -> bool:
     new = None if record.new is None or record.new.is_blank else record.new
     if old is None or new is None:
         return old is not new
-    return summarize_job(old, "", now) != summarize_job(new, "", now) or (
-        old.definition != new.definition
-    )
+    return summarize_job(old, "") != summarize_job(new, "") or (old.definition != new.definition)
 
 
 def _definition_id(state: JobState) -> DefinitionId:

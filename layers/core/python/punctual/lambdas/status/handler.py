@@ -148,7 +148,7 @@ class StatusHandler:
         self._failures.write_changes(changes, failing_jobs, now)
         self._mark_payloads(changes)
         run_rows = self._run_list.write_changes(changes, now)
-        self._change_feed.write(changes, run_rows, now)
+        self._change_feed.write(changes, run_rows)
         self._publish(changes)
         self._free_places([record for record, _ in changes])
         self._delete_job_data([record for record, _ in changes if record.new is None])

@@ -11,7 +11,7 @@ import msgspec
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState, Lane, Rules
 from punctual.domain.run import Lease, Progress, RunStatus
-from punctual.domain.schedules.upcoming import may_repeat, next_occurrence_at
+from punctual.domain.schedules.upcoming import may_repeat, upcoming_at
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import JobKey, RunKey
 from punctual.node.files.damage import DECODING_ERRORS, Damage
@@ -149,20 +149,18 @@ class JobStateRows:
             else self._status_values(state)
         )
         busy_values = () if is_idle else self._busy_values(new)
-        upcoming_at = next_occurrence_at(state)
-        keeps_upcoming = upcoming_at == next_occurrence_at(old_state) and (
-            upcoming_at is None or may_repeat(state) == may_repeat(old_state)
+        next_at = upcoming_at(state)
+        keeps_upcoming = next_at == upcoming_at(old_state) and (
+            next_at is None or may_repeat(state) == may_repeat(old_state)
         )
         upcoming_values = (
-            ()
-            if keeps_upcoming or upcoming_at is None
-            else (to_micros(upcoming_at), may_repeat(state))
+            () if keeps_upcoming or next_at is None else (to_micros(next_at), may_repeat(state))
         )
         changed_columns = (
             bool(status_values),
             bool(busy_values),
             bool(upcoming_values),
-            not keeps_upcoming and upcoming_at is None,
+            not keeps_upcoming and next_at is None,
         )
         row = (
             STATE_CODEC.encode(state),
@@ -289,8 +287,8 @@ def _is_idle(stored: StoredState) -> bool:
 
 
 def _upcoming_values(state: JobState) -> RowValues:
-    upcoming_at = next_occurrence_at(state)
-    return (None, False) if upcoming_at is None else (to_micros(upcoming_at), may_repeat(state))
+    next_at = upcoming_at(state)
+    return (None, False) if next_at is None else (to_micros(next_at), may_repeat(state))
 
 
 def slot_number(rules: Rules) -> int:

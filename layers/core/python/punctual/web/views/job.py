@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import Any
 
 from punctual.domain.job_state import JobPause, JobState
+from punctual.domain.schedules.upcoming import next_run_at
 from punctual.domain.timestamps import format_optional_time, format_time
 from punctual.domain.utc import to_milliseconds
 from punctual.engine.ports.history import RecentRun
 from punctual.engine.ports.rows import DefinitionRow
-from punctual.engine.queries.changes import next_run_at
 from punctual.engine.queries.run_views import label_of, runs_in_state
 from punctual.engine.queries.views import JobView, RunView
 from punctual.web.models.defaults import with_defaults
@@ -27,7 +27,7 @@ def job_json(view: JobView, root: str, now: datetime, recent: int | None = None)
         **definition_json(view.definition),
         "status": state.status.value,
         "pause": None if state.pause is None else pause_json(state.pause),
-        "next_run_time": format_optional_time(next_run_at(state, now)),
+        "next_run_time": format_optional_time(next_run_at(state)),
         "latest_run": _latest_run_json(view, root, now),
         "usual_duration_ms": to_milliseconds(outcomes.usual_duration),
         "created_at": format_time(state.created_at),
@@ -67,7 +67,7 @@ def status_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
         "job_id": view.state.job_id,
         "status": view.state.status.value,
         "latest_run": _latest_run_json(view, root, now),
-        "next_run_time": format_optional_time(next_run_at(view.state, now)),
+        "next_run_time": format_optional_time(next_run_at(view.state)),
     }
 
 

@@ -85,7 +85,7 @@ class DynamoJobIndex:
 def _position_of(sort: JobSort, job: ListedJob) -> Position:
     if sort is JobSort.NAME:
         return (job.row.name, job.job_id)
-    return next_run_position(job.row.next_at, job.job_id)
+    return next_run_position(job.row.next_run_at, job.job_id)
 
 
 def _matches(filters: JobFilters, job: ListedJob, now: datetime) -> bool:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import JobState, JobStatus, ScheduleKind
 from punctual.domain.run import Reason, Run, RunStatus
-from punctual.domain.schedules.upcoming import may_repeat, next_occurrence_at
+from punctual.domain.schedules.upcoming import may_repeat, upcoming_at
 from punctual.domain.utc import EPOCH, MICROSECOND
 
 MAX_RECENT_OUTCOMES = 30  # outcomes that the row of a job keeps
@@ -62,13 +62,18 @@ class JobRow(Struct, frozen=True, array_like=True, omit_defaults=True):
     kind: ScheduleKind
     created_at: datetime
     updated_at: datetime
-    next_at: datetime | None = None  # of the next occurrence, also of one that is fired ahead
+    next_at: datetime | None = None  # before it no occurrence is to come
     repeats: bool = False  # whether occurrences may follow the next one
     live_runs: int = 0  # live and waiting runs
     held_runs: int = 0
     has_run: bool = False
     # The earliest due time of a run that waits for nothing of its own job.
     unstarted_due_at: datetime | None = None
+
+    @property
+    def next_run_at(self) -> datetime | None:
+        """Return the next time that lists show and sort by, or None unless SCHEDULED."""
+        return self.next_at if self.status is JobStatus.SCHEDULED else None
 
 
 _encode_row = msgspec.msgpack.Encoder().encode
@@ -88,7 +93,7 @@ def derive_job_row(state: JobState, definition: DefinitionHead) -> JobRow:
         kind=state.kind,
         created_at=state.created_at,
         updated_at=state.updated_at,
-        next_at=next_occurrence_at(state),
+        next_at=upcoming_at(state),
         repeats=may_repeat(state),
         live_runs=len(state.runs) + len(state.wait_queue),
         held_runs=sum(run.is_held for run in state.runs),

@@ -13,8 +13,8 @@ from punctual.domain.schedules.timezones import zone
 from punctual.domain.schedules.upcoming import (
     OccurrencePosition,
     is_fired_ahead,
-    next_occurrence_at,
     next_times,
+    upcoming_at,
 )
 from punctual.domain.schedules.values import Once, counts_from_completion
 from punctual.domain.utc import MICROSECOND
@@ -177,7 +177,7 @@ def _merge_times(
 
 
 def _has_upcoming(state: JobState, end: datetime) -> bool:
-    at = next_occurrence_at(state)
+    at = upcoming_at(state)
     return at is not None and at < end
 
 

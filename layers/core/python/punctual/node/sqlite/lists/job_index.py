@@ -37,9 +37,11 @@ MAX_LATE_JOBS = 5_000  # of a tenant with more, all jobs are read
 _BEFORE_TIMELESS_JOBS: Position = (WITHOUT_NEXT_TIME, "")
 _ID = "job_id"
 _LAST_CHARACTER = "\U0010ffff"
+# The index of times also holds the ends of pauses. A paused job has no next time in the list.
+_HAS_NEXT_TIME = "job_list.status = 'SCHEDULED'"
 _HAS_NO_NEXT_TIME = (
-    "EXISTS (SELECT 1 FROM heads WHERE heads.tenant = listed.tenant "
-    "AND heads.job_id = listed.job_id AND coming IS NULL)"
+    "(listed.status != 'SCHEDULED' OR EXISTS (SELECT 1 FROM heads "
+    "WHERE heads.tenant = listed.tenant AND heads.job_id = listed.job_id AND coming IS NULL))"
 )
 # A row of the history that is no SKIPPED or MISSED one. Few rows are read for each job, so a job
 # with others before them passes, and its reader drops it.
@@ -258,6 +260,7 @@ def _by_next_time(tenant: str, repeats: int, after: Position | None) -> _Rows:
         ("coming", _ID),
         MAX_ROWS_SEARCHED,
         is_job_list=False,
+        condition=_HAS_NEXT_TIME,
         to_position=lambda row: next_run_position(from_micros(row[0]), row[1]),
     )
 
