@@ -18,8 +18,8 @@ from punctual.domain.run import Reason, Run, RunStatus, Trigger
 from punctual.domain.schedules.schedule import Once
 from punctual.domain.utc import MILLISECOND
 from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.lists.run_filters import RunFilters, TimeField
 from punctual.engine.ports.rows import DefinitionRow, RunRow
-from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.runs.job_labels import JobLabels
 from punctual.engine.queries.runs.merged_runs import MergedRuns
 from punctual.engine.queries.slices import finish

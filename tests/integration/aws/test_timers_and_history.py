@@ -12,9 +12,9 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.lists.runs import RunEntry
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.run import Reason, Run, RunStatus
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
 from punctual.engine.ports.timers import Timer
-from punctual.engine.queries.filters import RunFilters
 from punctual.engine.queries.run_views import view_of_row
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView

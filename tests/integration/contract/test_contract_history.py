@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.run import Reason, RunStatus, Trigger
 from punctual.engine.ports.history import RecentRun
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
-from punctual.engine.queries.filters import RunFilters
 from punctual.engine.queries.run_views import view_of_row
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView

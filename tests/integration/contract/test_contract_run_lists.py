@@ -18,8 +18,8 @@ from punctual.domain.run import NOT_RUN_STATUSES, Reason, Run, RunStatus, Trigge
 from punctual.domain.utc import EPOCH
 from punctual.engine.commands.backfill import backfill_id
 from punctual.engine.ports.job_states import ActiveStates, Swap
+from punctual.engine.ports.lists.run_filters import RunFilters, TimeField
 from punctual.engine.ports.rows import JobLabel, RunRow
-from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.runs.merged_runs import MergedRuns
 from punctual.engine.queries.runs.run_list import (

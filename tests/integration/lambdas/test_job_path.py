@@ -8,7 +8,7 @@ import pytest
 from punctual.aws.dynamodb import keys
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus
-from punctual.engine.queries.jobs import RunFilters
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.queries.slices import finish
 from tests.support.builders import NOON, after
 from tests.support.deployed.drivers.dispatch import Dispatch, dispatch

@@ -11,9 +11,9 @@ from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.dispatch import late_timers, reconciler
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
-from punctual.engine.queries.filters import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.lambdas.status.handler import build_handler
 from punctual.lambdas.telemetry import Metric

@@ -8,8 +8,8 @@ import pytest
 from msgspec import UNSET
 
 from punctual.domain.run import RunStatus
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import JobKey
-from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
 from tests.support.builders import NOON

@@ -17,8 +17,8 @@ from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import Detail, JobKey, JobLabel
-from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
 from punctual.lambdas.job_search.monitor import DeployedMonitor

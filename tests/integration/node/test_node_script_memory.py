@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from punctual.engine.queries.jobs import RunFilters
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.node.script_memory import SCRIPT_MEMORY_LIMIT
 from tests.support.builders import ManualClock

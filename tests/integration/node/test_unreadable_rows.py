@@ -16,8 +16,8 @@ from punctual.domain.tenants.tokens import Token
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.audit_log import Actor, AuditFilters
 from punctual.engine.ports.lists.job_index import JobQuery
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import JobKey, Receipt, RunKey
-from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.node.files.data_folder import DATABASE
 from tests.integration.contract.test_contract_notifications import a_notification

@@ -19,7 +19,7 @@ from punctual.engine.ports.audit_log import Actor, AuditFilters
 from punctual.engine.ports.lists.job_index import JobFilters
 from punctual.engine.ports.lists.job_names import NameKey
 from punctual.engine.ports.lists.operations import OperationKey
-from punctual.engine.queries.filters import RunFilters
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.queries.slices import SlicedWork, finish
 from punctual.node.background import bulk_operations
 from tests.support.builders import ManualClock

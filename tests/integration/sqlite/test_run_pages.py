@@ -8,10 +8,10 @@ import pytest
 
 from bench.run_lists import FILTERS, NOON, TENANT, fill
 from punctual.domain.utc import MILLISECOND
-from punctual.engine.queries.filters import RunFilters, TimeField
+from punctual.engine.ports.lists.run_filters import RunFilters, TimeField
+from punctual.engine.ports.rows import Page
 from punctual.engine.queries.runs.merged_runs import MergedRuns
 from punctual.engine.queries.slices import finish
-from punctual.engine.queries.views import Page
 from punctual.node.sqlite.lists.run_pages import (
     MAX_LABELLED_ROWS_READ,
     MAX_RUN_ROWS_READ,

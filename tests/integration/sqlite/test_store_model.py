@@ -14,9 +14,9 @@ from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Lease, RunStatus, WaitingRun
 from punctual.domain.utc import EPOCH
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer
-from punctual.engine.queries.filters import RunFilters
 from punctual.node.sqlite.store import Store
 from tests.support.builders import (
     NOON,

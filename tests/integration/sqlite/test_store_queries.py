@@ -16,8 +16,8 @@ from punctual.engine.changes.run_results import output_key
 from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import Detail, JobKey, RunKey
-from punctual.engine.queries.filters import RunFilters
 from punctual.node.sqlite.feed import MAX_EVENT_ROW_BYTES
 from punctual.node.sqlite.store import Store
 from tests.support.builders import (

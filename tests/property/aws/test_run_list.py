@@ -19,9 +19,10 @@ from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.errors import TooMuchWork
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.run import ENDED_RUN_STATUSES, RunStatus
-from punctual.engine.queries.filters import RunFilters
+from punctual.engine.ports.lists.run_filters import RunFilters
+from punctual.engine.ports.rows import Page
 from punctual.engine.queries.slices import finish
-from punctual.engine.queries.views import Page, RunView
+from punctual.engine.queries.views import RunView
 from tests.support.aws.list_table import ListTable
 from tests.support.builders import NOON, a_row, a_run, an_id
 from tests.support.examples import examples

@@ -9,8 +9,8 @@ from typing import Any
 
 from punctual.domain.job_state import Lane
 from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.quotas import LimitsOf
-from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import JobView, RunView
 from punctual.identity import new_id

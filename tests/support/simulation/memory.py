@@ -11,6 +11,7 @@ from punctual.domain.schedules.upcoming import sort_by_occurrence, upcoming_at
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import HistoryPage, RecentRun, recent_run_of
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import (
     AttemptRow,
     DefinitionRow,
@@ -23,7 +24,6 @@ from punctual.engine.ports.rows import (
     WalkPage,
 )
 from punctual.engine.ports.timers import Timer, TimerPage
-from punctual.engine.queries.filters import RunFilters
 from punctual.engine.queries.runs.merged_runs import MergedRuns
 from tests.support.memory_audit import MemoryAudit
 from tests.support.memory_lists import MemoryJobIndex

@@ -16,6 +16,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{OURS}/settings.py": frozenset(),
     f"{OURS}/identity.py": frozenset({"punctual.domain"}),
     f"{OURS}/domain": frozenset({"msgspec", "tzdata"}),
+    f"{OURS}/engine/ports": frozenset({"punctual.domain", "msgspec"}),
     f"{OURS}/engine": frozenset({"punctual.domain", "msgspec"}),
     f"{OURS}/tasks": frozenset(
         {
@@ -205,6 +206,8 @@ def own_package(path: str) -> str:
         return "punctual_cli"
     if path.startswith("infra/"):
         return "infra"
+    if path.startswith(f"{OURS}/engine/ports/"):
+        return "punctual.engine.ports"
     return ".".join(path.removeprefix("layers/core/python/").split("/")[:2]).removesuffix(".py")
 
 
@@ -294,6 +297,7 @@ def test_check_has_files() -> None:
         ("domain/job.py", "import random", "random"),
         ("engine/look.py", "from punctual import aws", "punctual.aws"),
         ("engine/look.py", "from ..domain import job", "..domain.job"),
+        ("engine/ports/blobs.py", "import punctual.engine.queries", "punctual.engine.queries"),
         (
             "tasks/http/task.py",
             "from punctual.engine.look import look",

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import pytest
 
 from punctual.domain.errors import Invalid
-from punctual.engine.queries.filters import RunFilters
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.web.http.query import Query
 from punctual.web.http.run_filters import REPEATED_RUN_FILTERS, RUN_FILTERS, read_run_filters
 

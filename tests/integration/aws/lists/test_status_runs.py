@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobState, Rules
 from punctual.domain.run import Reason, Run, RunStatus, WaitingRun
-from punctual.engine.queries.filters import RunFilters, TimeField
+from punctual.engine.ports.lists.run_filters import RunFilters, TimeField
 from punctual.engine.queries.slices import finish
 from punctual.lambdas.status.handler import StatusHandler, build_handler
 from punctual.web.contract import READ_FUNCTION

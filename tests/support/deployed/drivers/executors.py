@@ -7,8 +7,8 @@ from typing import Any
 
 from punctual.aws.dynamodb import keys
 from punctual.domain.run import RunStatus
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import JobKey
-from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
 from punctual.lambdas.dead_letters.handler import DeadLetterHandler

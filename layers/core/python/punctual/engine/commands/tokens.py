@@ -13,8 +13,8 @@ from punctual.domain.timestamps import format_time
 from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, WEBHOOK_SECRET_READ
 from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 from punctual.engine.ports.clock import Clock, NewId
+from punctual.engine.ports.rows import Page
 from punctual.engine.ports.token_rows import LoadTokenKey, RandomBytes, TokenCounts, TokenRows
-from punctual.engine.queries.views import Page
 
 T = TypeVar("T")
 _encode_note = msgspec.json.Encoder().encode

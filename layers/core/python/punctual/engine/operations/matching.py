@@ -16,8 +16,8 @@ from punctual.domain.run import Run, RunStatus, Trigger
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.job_index import JobFilters, JobIndex, JobQuery, Position
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import JobKey
-from punctual.engine.queries.filters import RunFilters
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import RunView

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from punctual.domain.run import Run, RunStatus
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import (
     AttemptRow,
     Detail,
@@ -12,7 +13,6 @@ from punctual.engine.ports.rows import (
     RunKey,
     RunRow,
 )
-from punctual.engine.queries.filters import RunFilters
 
 
 class RecentRun(NamedTuple):

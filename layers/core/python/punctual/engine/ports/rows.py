@@ -1,4 +1,4 @@
-"""Rows of definitions, attempts, runs and receipts, and pages of job states."""
+"""Rows of definitions, attempts, runs and receipts, and pages of lists."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,6 +11,13 @@ from punctual.domain.run import Run
 from punctual.engine.ports.blobs import TEXT_CONTENT_TYPE
 
 MAX_SHORT_OUTPUT_BYTES = 64  # bytes; a job state with a note stays under 1 KB
+
+
+class Page(NamedTuple):
+    """One page of a list. `next_cursor` is None on the last page."""
+
+    items: Sequence[Any]
+    next_cursor: tuple[str, ...] | None
 
 
 class JobKey(NamedTuple):

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from punctual.engine.commands.audit import JOB_UPDATE
 from punctual.engine.ports.audit_log import AuditEntry, AuditFilters, AuditLog
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.rows import DefinitionRow, JobKey
-from punctual.engine.queries.views import Page
+from punctual.engine.ports.rows import DefinitionRow, JobKey, Page
 
 
 class AuditEntryView(NamedTuple):

@@ -5,10 +5,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from punctual.engine.commands.definitions_store import Definitions
-from punctual.engine.ports.rows import DefinitionRow, JobKey
+from punctual.engine.ports.rows import DefinitionRow, JobKey, Page
 from punctual.engine.queries.cursor import invalid_cursor
 from punctual.engine.queries.slices import Sliced
-from punctual.engine.queries.views import Page
 
 MAX_VERSIONS_READ = 50  # definitions read for one answer, each by the one after it
 _REF = re.compile(r"[0-9]{1,9}-[A-Za-z0-9_-]{1,64}")

@@ -17,15 +17,15 @@ from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.lists.change_feed import ChangeFeed
 from punctual.engine.ports.lists.job_index import JobIndex, JobQuery, Position
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.lists.run_index import RunIndex
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Health, Monitor, Stats
-from punctual.engine.ports.rows import DefinitionRow, JobKey, RunKey, RunRow
+from punctual.engine.ports.rows import DefinitionRow, JobKey, Page, RunKey, RunRow
 from punctual.engine.queries import run_views
 from punctual.engine.queries.audit import AuditQueries
 from punctual.engine.queries.changes import ChangeQueries
 from punctual.engine.queries.explain import Explainer
-from punctual.engine.queries.filters import RunFilters as RunFilters
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.job_versions import JobVersions
 from punctual.engine.queries.recent_runs import NO_OUTCOMES, RecentRuns
@@ -41,7 +41,6 @@ from punctual.engine.queries.views import (
     LogPiece,
     LongContent,
     Output,
-    Page,
     RunView,
 )
 

@@ -39,13 +39,6 @@ class RunView(NamedTuple):
     label: JobLabel | None = None  # of its job, if the read asked for it
 
 
-class Page(NamedTuple):
-    """One page of a list. `next_cursor` is None on the last page."""
-
-    items: Sequence[Any]
-    next_cursor: tuple[str, ...] | None
-
-
 class Explanation(NamedTuple):
     at: datetime
     occurrence: datetime | None

@@ -9,8 +9,8 @@ from punctual.domain.run import Run, RunStatus, Trigger
 from punctual.domain.utc import EPOCH, MICROSECOND
 from punctual.engine.changes.run_results import UNREADABLE_RUN_DETAIL
 from punctual.engine.ports.history import HistoryPage, RecentRun
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import AttemptRow, Detail, JobKey, RunKey, RunRow
-from punctual.engine.queries.filters import RunFilters
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.counts import RUN_KIND, Counts
 from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed

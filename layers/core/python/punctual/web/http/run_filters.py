@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from punctual.domain.run import Reason, RunStatus, Trigger
 from punctual.domain.utc import MILLISECOND
-from punctual.engine.queries.filters import RunFilters, TimeField
+from punctual.engine.ports.lists.run_filters import RunFilters, TimeField
 from punctual.web.http.job_filters import MAX_FILTER_TEXT_CHARACTERS
 from punctual.web.http.query import Query
 

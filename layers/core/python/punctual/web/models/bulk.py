@@ -18,7 +18,7 @@ from punctual.domain.operations import OperationAction
 from punctual.engine.operations.commands import BulkRequest
 from punctual.engine.operations.matching import BulkFilter
 from punctual.engine.ports.lists.job_index import JobFilters
-from punctual.engine.queries.filters import RunFilters
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.web.http.job_filters import JOB_FILTERS, REPEATED_JOB_FILTERS, read_job_filters
 from punctual.web.http.json_body import JsonBody, is_payload_too_long
 from punctual.web.http.query import Query

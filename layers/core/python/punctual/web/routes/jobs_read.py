@@ -7,10 +7,11 @@ import msgspec
 from msgspec import Raw
 
 from punctual.engine.ports.lists.job_index import JobQuery, JobSort
+from punctual.engine.ports.rows import Page
 from punctual.engine.queries.job_versions import VersionView
 from punctual.engine.queries.recent_runs import MAX_RECENT_RUNS
 from punctual.engine.queries.slices import Sliced
-from punctual.engine.queries.views import JobView, Page
+from punctual.engine.queries.views import JobView
 from punctual.web.http.guards import etag
 from punctual.web.http.job_filters import (
     JOB_FILTERS,

@@ -23,11 +23,11 @@ from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, s
 from punctual.aws.dynamodb.lists.keys import ListKind, list_partition, list_partitions
 from punctual.domain.errors import TooMuchWork
 from punctual.domain.timestamps import format_time
-from punctual.engine.ports.rows import JobLabel, RunRow
-from punctual.engine.queries.filters import RunFilters, TimeField
+from punctual.engine.ports.lists.run_filters import RunFilters, TimeField
+from punctual.engine.ports.rows import JobLabel, Page, RunRow
 from punctual.engine.queries.run_views import is_fired_early, view_of_row
 from punctual.engine.queries.slices import Sliced
-from punctual.engine.queries.views import Page, RunView
+from punctual.engine.queries.views import RunView
 
 LIVE_RUN_RETENTION = timedelta(days=3)
 """How long the entry of a live run is kept. The daily walk writes it again."""

@@ -7,9 +7,8 @@ from punctual.domain.errors import NotFound
 from punctual.domain.failures import Failure
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.failures import FailureCounts, Failures
-from punctual.engine.ports.rows import JobKey
+from punctual.engine.ports.rows import JobKey, Page
 from punctual.engine.queries.runs.job_labels import JobLabels
-from punctual.engine.queries.views import Page
 
 
 class FailureView(NamedTuple):

@@ -10,9 +10,9 @@ from datetime import datetime
 from punctual.engine.changes.run_results import RunResults
 from punctual.engine.ports.history import ListedHistory
 from punctual.engine.ports.job_states import ActiveStates
-from punctual.engine.ports.rows import RunRow
+from punctual.engine.ports.lists.run_filters import RunFilters
+from punctual.engine.ports.rows import Page, RunRow
 from punctual.engine.queries import run_views
-from punctual.engine.queries.filters import RunFilters
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
 from punctual.engine.queries.runs.job_labels import JobLabels
 from punctual.engine.queries.runs.run_list import (
@@ -25,7 +25,7 @@ from punctual.engine.queries.runs.run_list import (
     with_newest_results,
 )
 from punctual.engine.queries.slices import Sliced
-from punctual.engine.queries.views import Page, RunView
+from punctual.engine.queries.views import RunView
 
 
 class MergedRuns:

@@ -6,11 +6,11 @@ from datetime import datetime
 from punctual.domain.job_state import JobState
 from punctual.engine.changes.run_results import RunResults
 from punctual.engine.ports.history import History
-from punctual.engine.ports.rows import JobKey
+from punctual.engine.ports.lists.run_filters import RunFilters, TimeField
+from punctual.engine.ports.rows import JobKey, Page
 from punctual.engine.queries import run_views
-from punctual.engine.queries.filters import RunFilters, TimeField
 from punctual.engine.queries.run_views import WaitsForResources
-from punctual.engine.queries.views import Page, RunView
+from punctual.engine.queries.views import RunView
 
 MAX_PAGES_READ = 5  # pages read for one answer, which may be short
 FILTERED_PAGE_SIZE = 50  # smallest page, in rows, if a filter may pass few of them

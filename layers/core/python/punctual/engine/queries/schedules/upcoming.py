@@ -19,10 +19,11 @@ from punctual.domain.schedules.upcoming import (
 from punctual.domain.schedules.values import Once, counts_from_completion
 from punctual.domain.utc import MICROSECOND
 from punctual.engine.ports.job_states import JobStates
+from punctual.engine.ports.rows import Page
 from punctual.engine.queries.cursor import time_in_cursor
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.slices import Sliced
-from punctual.engine.queries.views import Page, UpcomingOccurrence
+from punctual.engine.queries.views import UpcomingOccurrence
 
 MAX_MERGED_JOBS = 2_000  # jobs merged for one answer
 JOBS_PER_PART = 500  # jobs in a part, for a tenant with more jobs than `MAX_MERGED_JOBS`

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.run import ENDED_RUN_STATUSES, RunStatus
 from punctual.domain.utc import MICROSECOND
-from punctual.engine.queries.filters import RunFilters, TimeField
+from punctual.engine.ports.lists.run_filters import RunFilters, TimeField
 from punctual.node.sqlite.rows import to_micros
 
 RUN_ID_TIME = "substr(run_id, 1, 13)"  # the 48 bits of time in an id

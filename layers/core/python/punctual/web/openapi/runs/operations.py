@@ -1,7 +1,7 @@
 """The operations that list runs."""
 
 from punctual.domain.run import RunStatus, Trigger
-from punctual.engine.queries.filters import TimeField
+from punctual.engine.ports.lists.run_filters import TimeField
 from punctual.web.http.job_filters import MAX_FILTER_TEXT_CHARACTERS
 from punctual.web.http.run_filters import DURATION_RANGE_PATTERN, REASONS
 from punctual.web.openapi.operation import (
