@@ -22,6 +22,7 @@ from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.lists.job_index import JobIndex
 from punctual.engine.ports.lists.job_names import NameRows
+from punctual.engine.ports.lists.operations import Operations
 from punctual.engine.ports.lists.run_index import RunIndex
 from punctual.engine.ports.log import Log, no_log
 from punctual.engine.ports.monitor import Monitor
@@ -59,6 +60,7 @@ class Ports:
     audit_log: AuditLog
     artifacts: ArtifactRows
     job_names: NameRows
+    operations: Operations
 
 
 def port_methods() -> dict[str, frozenset[str]]:
@@ -87,6 +89,7 @@ def store_ports(store: Store, messages: RunQueue, wake: WakeUps) -> Ports:
         audit_log=store.audit,
         artifacts=store.artifacts,
         job_names=store.job_names,
+        operations=store.operations,
     )
 
 

@@ -27,6 +27,7 @@ from punctual.engine.ports.timers import Timer, TimerPage
 from punctual.engine.queries.runs.merged_runs import MergedRuns
 from tests.support.memory_audit import MemoryAudit
 from tests.support.memory_lists import MemoryJobIndex
+from tests.support.memory_operations import MemoryOperations
 from tests.support.ports import Ports
 from tests.support.simulation.fifo import FifoQueue
 from tests.support.simulation.small_ports import (
@@ -298,6 +299,7 @@ class Memory:
         self.feed = MemoryFeed()
         self.artifacts = MemoryArtifacts(clock)
         self.job_names = MemoryJobNames()
+        self.operations = MemoryOperations(clock)
         self.ports = Ports(
             job_states=self.job_states,
             job_index=MemoryJobIndex(self.job_states),
@@ -314,4 +316,5 @@ class Memory:
             audit_log=self.job_states.audit,
             artifacts=self.artifacts,
             job_names=self.job_names,
+            operations=self.operations,
         )

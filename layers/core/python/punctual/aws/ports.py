@@ -18,6 +18,7 @@ from punctual.aws.dynamodb.lists.failures import DynamoFailures
 from punctual.aws.dynamodb.lists.job_index import DynamoJobIndex
 from punctual.aws.dynamodb.lists.job_row_reader import JobRowReader
 from punctual.aws.dynamodb.lists.names import DynamoJobNames
+from punctual.aws.dynamodb.lists.operations import DynamoOperations
 from punctual.aws.dynamodb.lists.runs import TenantRunList
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
 from punctual.aws.event_bus import EventBusFeed
@@ -80,6 +81,7 @@ class AwsPorts:
     artifacts: DynamoArtifacts
     job_names: DynamoJobNames
     failures: DynamoFailures
+    operations: DynamoOperations
 
 
 def build_aws_ports(
@@ -118,4 +120,5 @@ def build_aws_ports(
         artifacts=DynamoArtifacts(dynamo, settings.control_table, clock),
         job_names=job_names,
         failures=DynamoFailures(dynamo, settings.lists_table, settings.list_slots, clock),
+        operations=DynamoOperations(dynamo, settings.jobs_table, clock, new_write_id),
     )

@@ -100,8 +100,10 @@ class OperationCommands:
             return twin
         if operation.is_running and self._operations.count_running(tenant) >= MAX_RUNNING:
             raise LimitExceeded(_TOO_MANY_RUNNING, RUNNING_RETRY_SECONDS)
-        self._operations.create(operation, stored_request, items)
+        # The note comes first, so no operation lacks one.
         self._add_note(tenant, actor, audit.OPERATION_BEGIN, now, _audited_fields(operation))
+        if not self._operations.create(operation, stored_request, items):
+            return self.queries.load(tenant, operation_id)
         if operation.is_running:
             self._notify_created(operation_key)
         return operation

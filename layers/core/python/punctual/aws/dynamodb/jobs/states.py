@@ -18,6 +18,7 @@ from punctual.aws.dynamodb.keys import (
     state_key,
 )
 from punctual.aws.dynamodb.lists.job_row_reader import JobRowReader
+from punctual.aws.dynamodb.lists.operation_rows import ITEM_SET_ATTR
 from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import TooMuchWork, Unavailable
 from punctual.domain.job_state import JobState
@@ -160,8 +161,8 @@ class DynamoJobStates:
     def _scan_segment(self, number: int, place: str, limit: int) -> tuple[list[Item], str]:
         """Return the rows of a page, and the place to continue from."""
         filter_arguments = {
-            "FilterExpression": "attribute_exists(#state)",
-            "ExpressionAttributeNames": {"#state": STATUS_ATTR},
+            "FilterExpression": "attribute_exists(#state) AND attribute_not_exists(#items)",
+            "ExpressionAttributeNames": {"#state": STATUS_ATTR, "#items": ITEM_SET_ATTR},
         }
         items, last_key = self._dynamo.scan(
             self._table,

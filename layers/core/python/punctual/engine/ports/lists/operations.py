@@ -11,6 +11,13 @@ class OperationKey(NamedTuple):
     operation_id: str
 
 
+class StalledOperation(NamedTuple):
+    """A running operation that has not changed for a while."""
+
+    key: OperationKey
+    revision: int
+
+
 class OperationRequest(NamedTuple):
     """The rest of a request: the audit's actor as JSON, and the payload of each run."""
 
@@ -24,8 +31,11 @@ class Operations(Protocol):
 
     def create(
         self, operation: Operation, request: OperationRequest, items: Sequence[OperationItem]
-    ) -> None:
-        """Write a new operation. Its items and its request never change."""
+    ) -> bool:
+        """Write a new operation. Its items and its request never change.
+
+        Return False, and change nothing, if the operation exists already.
+        """
 
     def load(self, key: OperationKey) -> Operation | None: ...
 

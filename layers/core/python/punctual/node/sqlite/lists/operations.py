@@ -30,9 +30,11 @@ class SqliteOperations:
 
     def create(
         self, operation: Operation, request: OperationRequest, items: Sequence[OperationItem]
-    ) -> None:
+    ) -> bool:
         key = (operation.tenant, operation.operation_id)
         with self._transaction:
+            if self.load(OperationKey(*key)) is not None:
+                return False
             self._transaction.begin()
             self._transaction.db.execute(
                 "INSERT INTO operations (tenant, operation_id, running, expires, operation, "
@@ -54,6 +56,7 @@ class SqliteOperations:
                 ],
             )
             self._changes.add_operation(operation)
+            return True
 
     def load(self, key: OperationKey) -> Operation | None:
         with self._transaction:
