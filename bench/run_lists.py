@@ -120,7 +120,7 @@ def fill(store: Store, jobs: int, runs: int) -> None:
 def measure(store: Store, name: str, filters: RunFilters) -> None:
     """Print the processor time of the first page, and the most of the pages that follow it."""
     merged, labels = MergedRuns(store.job_states, store.history), JobLabels(store.job_states)
-    costs, found = [], 0
+    costs, run_count = [], 0
     for _ in range(ROUNDS):
         after = None
         round_costs = []
@@ -129,13 +129,13 @@ def measure(store: Store, name: str, filters: RunFilters) -> None:
             page = finish(merged.page(TENANT, filters, PAGE_LIMIT, after, NOON))
             labels.add_to(page.items)
             round_costs.append((time.process_time() - started_at) * 1e3)
-            found, after = len(page.items), page.next_cursor
+            run_count, after = len(page.items), page.next_cursor
             if after is None:
                 break
         costs.append(round_costs)
     first = statistics.median(cost[0] for cost in costs)
     longest = statistics.median(max(cost) for cost in costs)
-    print(f"{name:32} {first:6.1f} ms  {longest:6.1f} ms  {found:3} runs", flush=True)
+    print(f"{name:32} {first:6.1f} ms  {longest:6.1f} ms  {run_count:3} runs", flush=True)
 
 
 def main(jobs: int, runs: int) -> None:

@@ -53,11 +53,11 @@ def acknowledge(
 
     It holds for this kind of error until a run of the job succeeds.
     """
-    known = [
+    acknowledged = [
         session.client.failures.acknowledge(failure_id, note=note)
         for failure_id in _failure_ids(session, failure)
     ]
-    answers.write_items(session, known, lambda failures: print_failures(session, failures))
+    answers.write_items(session, acknowledged, lambda failures: print_failures(session, failures))
 
 
 def _failure_ids(session: Session, reference: str) -> list[str]:
@@ -87,7 +87,7 @@ def print_failures(session: Session, failures: "list[Failure]") -> None:
 
 
 def _row(failure: "Failure") -> list[Any]:
-    known = failure.acknowledged
-    known_text = None if known is None else known.note or f"to {known.by}"
+    acknowledged = failure.acknowledged
+    text = None if acknowledged is None else acknowledged.note or f"to {acknowledged.by}"
     name = failure.job_name or failure.job_id
-    return [name, failure.error, f"{failure.count:,}", failure.last_at, known_text]
+    return [name, failure.error, f"{failure.count:,}", failure.last_at, text]

@@ -60,10 +60,10 @@ def pause(
     the time and the note.
     """
     until_at = None if until is None else parse_time_option("--until", until, session.clock())
-    wanted = job_filter(tag, name_prefix, text)
-    one_job = single_job(job, wanted, is_all, dry_run=dry_run)
+    bulk_filter = job_filter(tag, name_prefix, text)
+    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
     if one_job is None:
-        act = partial(act_on_many, session, "pause", wanted, is_all, dry_run=dry_run, yes=yes)
+        act = partial(act_on_many, session, "pause", bulk_filter, is_all, dry_run=dry_run, yes=yes)
         act(until=until_at, note=note)
         return
     job_id = find_job_id(session.client, one_job)
@@ -95,10 +95,10 @@ def resume(
     yes: Yes = False,
 ) -> None:
     """Resume a paused job, or many by filters."""
-    wanted = job_filter(tag, name_prefix, text, paused_by=paused_by)
-    one_job = single_job(job, wanted, is_all, dry_run=dry_run)
+    bulk_filter = job_filter(tag, name_prefix, text, paused_by=paused_by)
+    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
     if one_job is None:
-        act = partial(act_on_many, session, "resume", wanted, is_all, dry_run=dry_run, yes=yes)
+        act = partial(act_on_many, session, "resume", bulk_filter, is_all, dry_run=dry_run, yes=yes)
         act(missed=option_value(missed))
         return
     resumed_job = session.client.jobs.resume(
@@ -121,10 +121,10 @@ def cancel(
 
     Active runs are stopped, and no further run starts.
     """
-    wanted = job_filter(tag, name_prefix, text)
-    one_job = single_job(job, wanted, is_all, dry_run=dry_run)
+    bulk_filter = job_filter(tag, name_prefix, text)
+    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
     if one_job is None:
-        act_on_many(session, "cancel", wanted, is_all, dry_run=dry_run, yes=yes)
+        act_on_many(session, "cancel", bulk_filter, is_all, dry_run=dry_run, yes=yes)
         return
     _print_job(session, session.client.jobs.cancel(find_job_id(session.client, one_job)))
 
@@ -156,14 +156,16 @@ def run(
     """
     max_wait = max_wait_option(wait, timeout)
     payload_fields = text_fields.payload_option(payload)
-    wanted = job_filter(tag, name_prefix, text)
-    one_job = single_job(job, wanted, is_all, dry_run=dry_run)
+    bulk_filter = job_filter(tag, name_prefix, text)
+    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
     if one_job is None:
         if wait:
             raise CommandError(
                 "--wait needs one job.", advice="Follow many with `punctual runs list`."
             )
-        act = partial(act_on_many, session, "run_now", wanted, is_all, dry_run=dry_run, yes=yes)
+        act = partial(
+            act_on_many, session, "run_now", bulk_filter, is_all, dry_run=dry_run, yes=yes
+        )
         act(idempotency_key=key, **payload_fields)
         return
     job_id = find_job_id(session.client, one_job)

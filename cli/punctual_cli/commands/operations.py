@@ -26,7 +26,7 @@ _QUESTIONS = {
 def act_on_many(
     session: Session,
     action: Any,
-    wanted: dict[str, Any],
+    bulk_filter: dict[str, Any],
     is_all: bool,
     *,
     dry_run: bool,
@@ -36,7 +36,7 @@ def act_on_many(
     """Show what matches, ask, begin an operation, and show its progress."""
     client = session.client
     with progress.spinner(session, "Finding what matches"):
-        preview = client.operations.preview(action, wanted, all=is_all)
+        preview = client.operations.preview(action, bulk_filter, all=is_all)
     if dry_run and session.as_json:
         answers.write_json(preview.raw)
         return
@@ -47,7 +47,7 @@ def act_on_many(
     count = operation_views.count_text(preview.matched, action)
     if not confirm(session, f"{_QUESTIONS[action]} {count}?", yes):
         raise CommandError("Nothing was changed.", ExitCode.REFUSED)
-    operation = client.operations.begin(action, wanted, all=is_all, **fields)
+    operation = client.operations.begin(action, bulk_filter, all=is_all, **fields)
     _watch_to_end(session, operation)
 
 

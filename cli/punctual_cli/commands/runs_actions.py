@@ -86,7 +86,7 @@ def retry(
     max_wait = max_wait_option(wait, timeout)
     payload_fields = text_fields.payload_option(payload)
     now = session.clock()
-    wanted = job_filter(
+    bulk_filter = job_filter(
         tag,
         None,
         None,
@@ -96,11 +96,11 @@ def retry(
         to=end and moments.format_rfc3339(parse_time_option("--to", end, now)),
         latest_only=latest_only or None,
     )
-    one_job = single_job(job, wanted, is_all, dry_run=dry_run)
+    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
     if one_job is None:
         if wait:
             raise CommandError("--wait needs one job.")
-        act = partial(act_on_many, session, "retry", wanted, is_all, dry_run=dry_run, yes=yes)
+        act = partial(act_on_many, session, "retry", bulk_filter, is_all, dry_run=dry_run, yes=yes)
         act(idempotency_key=key, **payload_fields)
         return
     original_run = find_run(session.client, one_job, run)

@@ -39,14 +39,14 @@ def job_filter(
 
 
 def single_job(
-    job: str | None, wanted: dict[str, Any], is_all: bool, *, dry_run: bool
+    job: str | None, bulk_filter: dict[str, Any], is_all: bool, *, dry_run: bool
 ) -> str | None:
     """Return the job, or None if filters are given instead. Fail unless it is one of the two."""
-    if job is not None and (wanted or is_all):
+    if job is not None and (bulk_filter or is_all):
         raise CommandError("A job and filters cannot be given together.")
     if job is not None and dry_run:
         raise CommandError("--dry-run needs filters such as --tag team=data.")
-    if job is None and not wanted and not is_all:
+    if job is None and not bulk_filter and not is_all:
         raise CommandError(
             "Name a job, or filters such as --tag team=data.", advice="--all stands for all jobs."
         )

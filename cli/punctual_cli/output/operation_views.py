@@ -138,8 +138,8 @@ def _row(session: Session, operation: "Operation") -> list[Any]:
 def _filter_text(operation: "Operation") -> str:
     """Return the filter in one line, as `name=value` pairs."""
     pairs = [
-        f"{name}={one_value}"
+        f"{name}={text}"
         for name, value in operation.filter.items()
-        for one_value in (value if isinstance(value, list) else [value])
+        for text in (value if isinstance(value, list) else [value])
     ]
     return " ".join(pairs) or "all"

@@ -62,6 +62,21 @@ def test_failure_is_bad_until_it_is_known_or_closed(client: NodeClient) -> None:
     assert overview(client)["verdict"] == "OK"
 
 
+def test_acknowledged_job_is_bad_again_after_another_kind_of_error(client: NodeClient) -> None:
+    job_id = submitted(client, CRON)["job_id"]
+    end_run(client, job_id, 1, error="disk full")
+    (failure,) = client.get("/v1/failures").json["failures"]
+    client.post(f"/v1/failures/{failure['failure_id']}/acknowledge", {"note": "ordered a disk"})
+    end_run(client, job_id, 2, error="disk full")
+    assert overview(client)["verdict"] == "WARN"
+    end_run(client, job_id, 3, error="no route to host")
+    value = overview(client)
+    assert (value["verdict"], codes(value)[1:3]) == ("BAD", ["FAILURES", "KNOWN_FAILURES"])
+    other, same = client.get("/v1/failures").json["failures"]
+    assert (other["error"], other["acknowledged"]) == ("no route to host", None)
+    assert (same["count"], same["acknowledged"]["note"]) == (2, "ordered a disk")
+
+
 def test_late_run_is_bad(client: NodeClient) -> None:
     """The node runs no http tasks here, so the run finds no executor."""
     task = {"type": "http", "url": "https://example.com/"}

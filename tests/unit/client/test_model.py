@@ -23,7 +23,10 @@ def a_run(**fields: Any) -> Run:
 
 def test_model_has_aware_times_and_timedeltas() -> None:
     run = a_run(
-        start_time="2026-11-18T10:00:00.500Z", end_time="2026-11-18T10:00:02.000Z", lateness_ms=0.5
+        start_time="2026-11-18T10:00:00.500Z",
+        end_time="2026-11-18T10:00:42.000Z",
+        duration_ms=1500,
+        lateness_ms=0.5,
     )
     assert run.start_time == datetime(2026, 11, 18, 10, 0, 0, 500_000, tzinfo=UTC)
     assert run.duration == timedelta(seconds=1.5)

@@ -318,9 +318,9 @@ def test_job_that_was_created_while_its_artifact_was_deleted_keeps_it(workshop: 
     artifact_id = workshop.upload()
     use, is_first = workshop.artifacts.use, True
 
-    def use_then_delete(tenant: str, wanted: Any) -> Any:
+    def use_then_delete(tenant: str, uses: Any) -> Any:
         nonlocal is_first
-        problems = use(tenant, wanted)
+        problems = use(tenant, uses)
         if is_first:  # the delete comes between the note and the job
             is_first = False
             workshop.artifacts.delete("acme", artifact_id, ANN)

@@ -87,10 +87,8 @@ class Run(Model, frozen=True, kw_only=True):
 
     @property
     def duration(self) -> timedelta | None:
-        """The time from the first start to the end, including pauses between attempts."""
-        if self.start_time is None or self.end_time is None:
-            return None
-        return self.end_time - self.start_time
+        """The duration of the last attempt, or None before the run ends, or if none began."""
+        return None if self.duration_ms is None else timedelta(milliseconds=self.duration_ms)
 
     def raise_for_outcome(self) -> "Run":
         """Return the run after a success. Otherwise, or before its end, raise RunFailed."""

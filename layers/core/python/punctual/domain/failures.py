@@ -92,11 +92,11 @@ def after_run(failures: Sequence[Failure], job_id: str, ended: EndedRun) -> Sequ
     ):
         return failures
     kind = kind_of(ended)
-    known = next((failure for failure in failures if failure.kind == kind), None)
+    former = next((failure for failure in failures if failure.kind == kind), None)
     others = [failure for failure in failures if failure.kind != kind]
-    if known is None and len(others) >= MAX_FAILURES_PER_JOB:
+    if former is None and len(others) >= MAX_FAILURES_PER_JOB:
         others.remove(min(others, key=lambda failure: (failure.last_at, failure.kind)))
-    return [*others, _new_failure(job_id, kind, ended) if known is None else _again(known, ended)]
+    return [*others, _new_failure(job_id, kind, ended) if former is None else _again(former, ended)]
 
 
 def _new_failure(job_id: str, kind: str, ended: EndedRun) -> Failure:

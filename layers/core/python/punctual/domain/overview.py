@@ -150,14 +150,14 @@ def _late_runs(situation: Situation) -> Iterator[Fact]:
 
 
 def _failures(failures: OpenFailures) -> Iterator[Fact]:
-    new, known = failures.unacknowledged, failures.acknowledged
-    if new:
-        verb = "is" if new == 1 else "are"
-        text = f"{counted(new, 'failure')} {verb} not acknowledged."
-        yield Fact("FAILURES", text, new, Verdict.BAD, failures.unacknowledged_since)
-    if known:
-        text = f"{counted(known, 'known failure')}."
-        yield Fact("KNOWN_FAILURES", text, known, Verdict.WARN, failures.acknowledged_since)
+    unacknowledged, acknowledged = failures.unacknowledged, failures.acknowledged
+    if unacknowledged:
+        verb = "is" if unacknowledged == 1 else "are"
+        text = f"{counted(unacknowledged, 'failure')} {verb} not acknowledged."
+        yield Fact("FAILURES", text, unacknowledged, Verdict.BAD, failures.unacknowledged_since)
+    if acknowledged:
+        text = f"{counted(acknowledged, 'known failure')}."
+        yield Fact("KNOWN_FAILURES", text, acknowledged, Verdict.WARN, failures.acknowledged_since)
     if failures.has_more:
         yield Fact("FAILURES", "There are more failures than were counted.", 0, Verdict.BAD)
 

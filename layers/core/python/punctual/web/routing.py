@@ -11,9 +11,13 @@ from punctual.domain.tenants.roles import Role
 from punctual.engine.ports.blobs import JSON_MEDIA_TYPE
 from punctual.engine.queries.slices import Sliced, finish
 from punctual.web.contract import CLAIM_PATHS, PUBLIC_PATHS, REQUIRED_ROLES
-from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.guards import check_accept
-from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
+from punctual.web.http.problems import (
+    RequestRejected,
+    internal_error_reply,
+    not_installed,
+    problem_reply,
+)
 from punctual.web.http.query import Query
 from punctual.web.http.request import Reply, Request
 
@@ -261,5 +265,5 @@ def _unquote(segment: str) -> str:
 
 def _unknown_path(segments: list[str]) -> PunctualError:
     if segments[:1] and segments[0] in _PLANNED_RESOURCES:
-        return RequestRejected("NOT_INSTALLED", f"/{segments[0]} is {NOT_INSTALLED}.")
+        return not_installed(f"/{segments[0]}")
     return NotFound("There is nothing at this address.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
 from punctual.domain.errors import NotFound, PreconditionFailed, Unavailable
@@ -16,6 +16,7 @@ from punctual.engine.queries.overview.failures import FailureQueries
 from punctual.engine.quotas.limits import unlimited as unlimited
 from punctual.web.features import Features
 from punctual.web.http.guards import if_match
+from punctual.web.http.problems import not_installed
 from punctual.web.http.request import Request
 from punctual.web.views.system import InstallationInfo
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:  # the reading function must not import the code that writes
     from punctual.engine.operations.commands import OperationCommands
 
 _UUID_CHARACTERS = 36
+
+T = TypeVar("T")
 
 
 MustPause = Callable[[str], bool]  # whether a tenant's clients had changes a moment ago
@@ -102,6 +105,13 @@ class Services(NamedTuple):
         if current in match.editions:
             return current
         raise PreconditionFailed("The job has another version by now: read it again.")
+
+
+def installed(use_cases: T | None, path: str) -> T:
+    """Return the use cases. Where an installation does not offer them, the path is a 404."""
+    if use_cases is None:
+        raise not_installed(path)
+    return use_cases
 
 
 def parse_id(text: str, noun: str = "job") -> str:

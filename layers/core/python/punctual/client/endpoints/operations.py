@@ -104,14 +104,14 @@ def wait_for(
 
 def _fields(
     action: BulkAction,
-    wanted: Mapping[str, Any] | None,
+    bulk_filter: Mapping[str, Any] | None,
     is_all: bool,
     until: TimeValue | None,
     note: str | None,
     missed: MisfirePolicy | None,
     payload: Any,
 ) -> dict[str, Any]:
-    fields: dict[str, Any] = {"action": action, "filter": dict(wanted or {})}
+    fields: dict[str, Any] = {"action": action, "filter": dict(bulk_filter or {})}
     given = {"all": is_all or None, "until": until, "note": note, "missed": missed}
     fields.update((name, value) for name, value in given.items() if value is not None)
     return fields if payload is UNSET else {**fields, "payload": payload}

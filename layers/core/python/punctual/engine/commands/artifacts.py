@@ -124,23 +124,23 @@ class Artifacts:
                 return deleted
         raise Unavailable("Too many changes of this artifact at the same time: try again.")
 
-    def use(self, tenant: str, wanted: Sequence[WantedArtifact]) -> Mapping[str, str]:
+    def use(self, tenant: str, uses: Sequence[WantedArtifact]) -> Mapping[str, str]:
         """Note that jobs use artifacts. Return the problem of each job that may not, by job id."""
-        artifacts = self._rows.load(tenant, list({use.artifact_id for use in wanted}))
+        artifacts = self._rows.load(tenant, list({use.artifact_id for use in uses}))
         stored = {key: self._confirmed(artifact) for key, artifact in artifacts.items()}
         problems = {
             use.job_id: problem
-            for use in wanted
+            for use in uses
             if (problem := self._problem(stored.get(use.artifact_id), use.runtime))
         }
         now = self._clock()
-        uses = [
+        noted_uses = [
             ArtifactUse(use.artifact_id, use.job_id, now)
-            for use in wanted
+            for use in uses
             if use.job_id not in problems
         ]
-        if uses:
-            self._rows.put_uses(tenant, uses)
+        if noted_uses:
+            self._rows.put_uses(tenant, noted_uses)
         return problems
 
     def _problem(self, artifact: Artifact | None, runtime: str) -> str:

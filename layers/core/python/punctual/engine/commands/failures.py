@@ -21,8 +21,8 @@ class FailureCommands:
     ) -> FailureView:
         """Acknowledge an open failure. The same caller and note again change nothing."""
         failure = self.queries.find(tenant, failure_id)
-        known = failure.acknowledged
-        if known is None or (known.by, known.note) != (actor.caller, note):
+        acknowledged = failure.acknowledged
+        if acknowledged is None or (acknowledged.by, acknowledged.note) != (actor.caller, note):
             after = {"job_id": failure.job_id, "error": failure.error, "note": note or None}
             self._audit.add_note(tenant, Note(actor, FAILURE_ACKNOWLEDGE, now, after=after))
             changed = self._failures.acknowledge(

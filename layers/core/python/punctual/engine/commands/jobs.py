@@ -225,12 +225,12 @@ class Jobs(RunCommands):
 
     def _use_artifact(self, key: JobKey, old: dict[str, Any], new: dict[str, Any]) -> None:
         """Note the use of another artifact, before the new definition is in force."""
-        wanted = wanted_artifact(key.job_id, new)
-        if self._artifacts is None or wanted is None:
+        new_use = wanted_artifact(key.job_id, new)
+        if self._artifacts is None or new_use is None:
             return
-        if wanted == wanted_artifact(key.job_id, old):
+        if new_use == wanted_artifact(key.job_id, old):
             return
-        problem = self._artifacts.use(key.tenant, [wanted]).get(key.job_id)
+        problem = self._artifacts.use(key.tenant, [new_use]).get(key.job_id)
         if problem is not None:
             raise Invalid.of(FieldError("task.artifact_id", problem))
 

@@ -157,10 +157,10 @@ class JobSubmission:
         self, tenant: str, jobs: list[_NewJob], answers: list[JobView | PunctualError | None]
     ) -> list[_NewJob]:
         """Return the jobs that need no artifact, or may use theirs. The uses are noted."""
-        wanted = [use for job in jobs if (use := job.wanted_artifact) is not None]
-        if self._artifacts is None or not wanted:
+        uses = [use for job in jobs if (use := job.wanted_artifact) is not None]
+        if self._artifacts is None or not uses:
             return jobs
-        problems = self._artifacts.use(tenant, wanted)
+        problems = self._artifacts.use(tenant, uses)
         for job in jobs:
             problem = problems.get(job.key.job_id)
             if problem is not None:

@@ -39,7 +39,7 @@ class BulkRequest(NamedTuple):
     """What a client asks for. `filter_json` is the filter as it was sent."""
 
     action: OperationAction
-    wanted: BulkFilter
+    bulk_filter: BulkFilter
     filter_json: Mapping[str, Any]
     until: datetime | None = None
     note: str = ""
@@ -71,7 +71,7 @@ class OperationCommands:
 
     def preview(self, tenant: str, request: BulkRequest) -> Sliced[Sequence[OperationItem]]:
         """Return what the operation would act on now."""
-        return self._matcher.matches(tenant, request.action, request.wanted, self._clock())
+        return self._matcher.matches(tenant, request.action, request.bulk_filter, self._clock())
 
     def begin(
         self,
@@ -89,7 +89,7 @@ class OperationCommands:
         repeated = None if operation_id == new_id else self._operations.load(operation_key)
         if repeated is not None:
             return repeated
-        items = yield from self._matcher.matches(tenant, request.action, request.wanted, now)
+        items = yield from self._matcher.matches(tenant, request.action, request.bulk_filter, now)
         has_payload = request.payload is not UNSET
         operation = _new_operation(operation_key, caller, request, items, now)
         stored_request = OperationRequest(

@@ -63,17 +63,17 @@ class Matcher:
         self._queries = queries
 
     def matches(
-        self, tenant: str, action: OperationAction, wanted: BulkFilter, now: datetime
+        self, tenant: str, action: OperationAction, bulk_filter: BulkFilter, now: datetime
     ) -> Sliced[Sequence[OperationItem]]:
         """Return what the action would reach now. More than the most items are an error."""
         if action is OperationAction.RETRY:
-            return (yield from self._matching_runs(tenant, wanted, now))
-        return (yield from self._matching_jobs(tenant, action, wanted, now))
+            return (yield from self._matching_runs(tenant, bulk_filter, now))
+        return (yield from self._matching_jobs(tenant, action, bulk_filter, now))
 
     def _matching_jobs(
-        self, tenant: str, action: OperationAction, wanted: BulkFilter, now: datetime
+        self, tenant: str, action: OperationAction, bulk_filter: BulkFilter, now: datetime
     ) -> Sliced[Sequence[OperationItem]]:
-        filters = wanted.jobs
+        filters = bulk_filter.jobs
         if not filters.status:
             filters = filters._replace(status=STATUSES_OF_ACTION[action])
         items: list[OperationItem] = []
@@ -81,7 +81,7 @@ class Matcher:
         while True:
             page = self._job_index.page(tenant, JobQuery(filters), MATCH_PAGE_JOBS, after, now)
             job_ids = [position[-1] for position in page.positions]
-            matching = self._matching_ids(tenant, job_ids, filters, wanted.paused_by, now)
+            matching = self._matching_ids(tenant, job_ids, filters, bulk_filter.paused_by, now)
             items += [OperationItem(job_id) for job_id in matching]
             if len(items) > MAX_OPERATION_JOBS:
                 raise _too_many(MAX_OPERATION_JOBS, "jobs")
@@ -121,9 +121,9 @@ class Matcher:
         ]
 
     def _matching_runs(
-        self, tenant: str, wanted: BulkFilter, now: datetime
+        self, tenant: str, bulk_filter: BulkFilter, now: datetime
     ) -> Sliced[Sequence[OperationItem]]:
-        filters = wanted.runs
+        filters = bulk_filter.runs
         if not filters.status:
             filters = filters._replace(status=RETRIED_RUN_STATUSES)
         items: list[OperationItem] = []
@@ -131,7 +131,7 @@ class Matcher:
         while True:
             page = yield from self._queries.runs(tenant, None, filters, MATCH_PAGE_RUNS, after)
             ended = [view for view in page.items if view.run.ended_at is not None]
-            if wanted.latest_only:
+            if bulk_filter.latest_only:
                 ended = yield from self._not_followed(tenant, ended, now)
             items += [OperationItem(view.job_id, view.run.run_id) for view in ended]
             if len(items) > MAX_OPERATION_RUNS:

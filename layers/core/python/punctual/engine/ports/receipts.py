@@ -9,8 +9,8 @@ from punctual.engine.ports.rows import Receipt
 
 class Receipts(Protocol):
     def claim(
-        self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
+        self, tenant: str, named_receipts: Sequence[tuple[str, Receipt]], now: datetime
     ) -> Sequence[Receipt]:
-        """Return the receipt of each key: an earlier valid one, or the wanted one."""
+        """Return the receipt of each key: an earlier valid one, or the given one."""
 
     def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]: ...

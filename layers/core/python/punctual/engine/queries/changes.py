@@ -59,19 +59,19 @@ class ChangeQueries:
         start = self._feed.now(now)  # read first, so that no change falls between
         if cursor is None:
             return self._begin(tenant, start, not is_known, now)
-        found: list[Change] = []
+        read_changes: list[Change] = []
         page = ChangePage((), cursor, has_more=True)
         for _ in range(self._feed.reads_per_answer):
             next_page = self._feed.read(tenant, page.cursor, filters, now)
             if next_page is None:
                 return self._begin(tenant, start, True, now)
             page = next_page
-            found += page.changes
+            read_changes += page.changes
             yield
-            if not page.has_more or len(found) >= MAX_CHANGES_PER_ANSWER:
+            if not page.has_more or len(read_changes) >= MAX_CHANGES_PER_ANSWER:
                 break
-        changes = yield from self._loaded(tenant, _last_of_each_job(found), now)
-        page = page._replace(changes=found)
+        changes = yield from self._loaded(tenant, _last_of_each_job(read_changes), now)
+        page = page._replace(changes=read_changes)
         poll_seconds = self._feed.seconds_to_next_read(tenant, page, now)
         return ChangesSince(changes, page.cursor, page.has_more, False, poll_seconds)
 

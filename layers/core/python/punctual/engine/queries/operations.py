@@ -21,9 +21,9 @@ class OperationQueries:
         self, tenant: str, limit: int, after: tuple[str, ...] | None
     ) -> tuple[Sequence[Operation], tuple[str, ...] | None]:
         """Return operations, newest first, and the cursor of the next page."""
-        found = self._operations.page(tenant, after[0] if after else None, limit + 1)
-        shown = found[:limit]
-        return shown, (shown[-1].operation_id,) if len(found) > limit else None
+        operations = self._operations.page(tenant, after[0] if after else None, limit + 1)
+        shown = operations[:limit]
+        return shown, (shown[-1].operation_id,) if len(operations) > limit else None
 
 
 def no_operation() -> NotFound:

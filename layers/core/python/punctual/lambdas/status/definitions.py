@@ -21,13 +21,13 @@ class DefinitionCache:
 
     def load(self, definition_ids: Iterable[DefinitionId]) -> Mapping[DefinitionId, DefinitionHead]:
         """Return the heads of the definitions that exist, by job and ref."""
-        wanted = dict.fromkeys(definition_ids)
+        distinct_ids = dict.fromkeys(definition_ids)
         heads = {
             definition_id: self._cached[definition_id]
-            for definition_id in wanted
+            for definition_id in distinct_ids
             if definition_id in self._cached
         }
-        missing = [definition_id for definition_id in wanted if definition_id not in heads]
+        missing = [definition_id for definition_id in distinct_ids if definition_id not in heads]
         definitions = self._job_states.load_definitions(missing) if missing else {}
         for definition_id, definition in definitions.items():
             head = DefinitionHead(definition.name, definition.tags, definition.created_by)

@@ -85,7 +85,7 @@ class SqliteArtifacts:
                 "WHERE tenant = ? AND artifact_id = ? AND job_id > ? ORDER BY job_id LIMIT ?",
                 (tenant, artifact_id, after or "", limit),
             ).fetchall()
-        return [ArtifactUse(found, job_id, from_micros(noted)) for found, job_id, noted in rows]
+        return [ArtifactUse(used_id, job_id, from_micros(noted)) for used_id, job_id, noted in rows]
 
     def first_uses(
         self, tenant: str, artifact_ids: Sequence[str], limit: int

@@ -190,15 +190,15 @@ class SqliteReceipts:
         self._transaction = transaction
 
     def claim(
-        self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
+        self, tenant: str, named_receipts: Sequence[tuple[str, Receipt]], now: datetime
     ) -> Sequence[Receipt]:
-        receipts = dict(self.find(tenant, [name for name, _ in wanted], now))
+        receipts = dict(self.find(tenant, [name for name, _ in named_receipts], now))
         with self._transaction:
-            for name, receipt in wanted:
+            for name, receipt in named_receipts:
                 if name not in receipts:
                     self._write(tenant, name, receipt)
                     receipts[name] = receipt
-        return [receipts[name] for name, _ in wanted]
+        return [receipts[name] for name, _ in named_receipts]
 
     def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
         """Return the receipts by name.

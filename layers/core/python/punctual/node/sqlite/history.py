@@ -182,12 +182,12 @@ class SqliteHistory:
         with self._transaction:
             self.flush()
             db = self._transaction.db
-            found = find_rows(db, tenant, filters, before, limit, now)
+            page = find_rows(db, tenant, filters, before, limit, now)
             rows = [
                 db.execute(f"{_SELECT_RUNS} WHERE id = ?", (row_id,)).fetchone()
-                for row_id in found.row_ids
+                for row_id in page.row_ids
             ]
-            return HistoryPage([self._decode_run(tenant, row) for row in rows], found.before)
+            return HistoryPage([self._decode_run(tenant, row) for row in rows], page.before)
 
     def _exists(self, key: RunKey) -> bool:
         return self._transaction.db.execute(f"SELECT 1 {_FROM_RUN}", key).fetchone() is not None

@@ -6,6 +6,7 @@ from math import ceil
 from typing import Any
 
 from punctual.domain.errors import Invalid, LimitExceeded, NameTaken, PunctualError, Unavailable
+from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.request import Header, Reply, json_reply
 
 PROBLEM_JSON = "application/problem+json"
@@ -51,6 +52,10 @@ class RequestRejected(PunctualError):
         super().__init__(message)
         self.http_code = code
         self.headers = headers
+
+
+def not_installed(path: str) -> RequestRejected:
+    return RequestRejected("NOT_INSTALLED", f"{path} is {NOT_INSTALLED}.")
 
 
 def error_code(error: PunctualError) -> str:

@@ -64,10 +64,10 @@ def parse_bulk(body: JsonBody, now: datetime) -> BulkBody:
         if fields.get(name) is not None or (name == "payload" and name in fields):
             reader.add_error(name, f"is not a field of the action {action.value}")
     filter_json = fields.get("filter") or {}
-    wanted = _read_filter(reader, action, filter_json)
-    if fields.get("all") and wanted.selects:
+    bulk_filter = _read_filter(reader, action, filter_json)
+    if fields.get("all") and bulk_filter.selects:
         reader.add_error("all", "must not be true with a filter")
-    elif not fields.get("all") and not wanted.selects:
+    elif not fields.get("all") and not bulk_filter.selects:
         reader.add_error("filter", 'must name a filter; `"all": true` stands for all')
     pause = read_pause(reader, fields, now)
     payload = fields.get("payload", UNSET)
@@ -77,7 +77,13 @@ def parse_bulk(body: JsonBody, now: datetime) -> BulkBody:
         )
     reader.finish()
     request = BulkRequest(
-        action, wanted, filter_json, pause.until, pause.note, fields.get("missed") or "", payload
+        action,
+        bulk_filter,
+        filter_json,
+        pause.until,
+        pause.note,
+        fields.get("missed") or "",
+        payload,
     )
     return BulkBody(request, bool(fields.get("dry_run")))
 
@@ -126,11 +132,11 @@ def _filter_pairs(
         if count > MAX_FILTER_VALUES:
             reader.add_error("filter", f"must hold at most {MAX_FILTER_VALUES} values")
             return
-        for one_value in values:
-            if isinstance(one_value, bool) or not isinstance(one_value, str | int):
+        for text in values:
+            if isinstance(text, bool) or not isinstance(text, str | int):
                 reader.add_error(f"filter.{name}", "must be a text, or a list of texts")
             else:
-                yield name, str(one_value)
+                yield name, str(text)
 
 
 def _read_paused_by(reader: BodyReader, filter_json: Mapping[str, Any]) -> str:

@@ -1,14 +1,11 @@
 """GET /artifacts: list artifacts with the jobs that use them, and show one."""
 
-from punctual.domain.errors import PunctualError
 from punctual.engine.queries.artifacts import ArtifactQueries
-from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.paging import Paging
-from punctual.web.http.problems import RequestRejected
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.routing import RouteTable, takes_query
-from punctual.web.services import ReadServices, Services, parse_id
+from punctual.web.services import ReadServices, Services, installed, parse_id
 from punctual.web.views.artifact import artifact_view_json
 
 
@@ -36,10 +33,4 @@ class ArtifactReadRoutes:
         return json_reply(200, artifact_view_json(view))
 
     def _queries(self) -> ArtifactQueries:
-        if self._services.artifact_queries is None:
-            raise artifacts_not_installed()
-        return self._services.artifact_queries
-
-
-def artifacts_not_installed() -> PunctualError:
-    return RequestRejected("NOT_INSTALLED", f"/artifacts is {NOT_INSTALLED}.")
+        return installed(self._services.artifact_queries, "/artifacts")

@@ -5,9 +5,8 @@ from punctual.web.http.json_body import parse_object, parse_optional
 from punctual.web.http.request import Reply, Request, absolute_url, actor_of, json_reply
 from punctual.web.models import bodies
 from punctual.web.models.artifact import parse_new_artifact
-from punctual.web.routes.artifacts_read import artifacts_not_installed
 from punctual.web.routing import RouteTable
-from punctual.web.services import Services, parse_id
+from punctual.web.services import Services, installed, parse_id
 from punctual.web.views.artifact import artifact_json
 
 
@@ -41,6 +40,4 @@ class ArtifactWriteRoutes:
         return json_reply(200, artifact_json(artifact))
 
     def _commands(self) -> Artifacts:
-        if self._services.artifacts is None:
-            raise artifacts_not_installed()
-        return self._services.artifacts
+        return installed(self._services.artifacts, "/artifacts")

@@ -1,13 +1,11 @@
 """GET /failures: list what failed and has not succeeded since."""
 
-from punctual.domain.errors import Invalid, PunctualError
 from punctual.engine.queries.overview.failures import FailureQueries
-from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.routing import RouteTable, takes_query
-from punctual.web.services import ReadServices, Services
+from punctual.web.services import ReadServices, Services, installed
 from punctual.web.views.failure import failure_json
 
 CURSOR_PARTS = 3
@@ -31,10 +29,4 @@ class FailureReadRoutes:
         return json_reply(200, {"failures": failures, "next_token": next_token})
 
     def _queries(self) -> FailureQueries:
-        if self._services.failure_queries is None:
-            raise failures_not_installed()
-        return self._services.failure_queries
-
-
-def failures_not_installed() -> PunctualError:
-    return Invalid(f"/failures is {NOT_INSTALLED}.")
+        return installed(self._services.failure_queries, "/failures")

@@ -4,9 +4,8 @@ from punctual.domain.failures import parse_failure_id
 from punctual.web.http.json_body import parse_optional
 from punctual.web.http.request import Reply, Request, actor_of, json_reply
 from punctual.web.models.failure import parse_acknowledgement
-from punctual.web.routes.failures_read import failures_not_installed
 from punctual.web.routing import RouteTable
-from punctual.web.services import Services, parse_id
+from punctual.web.services import Services, installed, parse_id
 from punctual.web.views.failure import failure_json
 
 
@@ -21,9 +20,8 @@ class FailureWriteRoutes:
         job_id, kind = parse_failure_id(failure_id)
         failure_id = f"{parse_id(job_id, 'failure')}-{kind}"
         note = parse_acknowledgement(parse_optional(request.body))
-        if self._services.failures is None:
-            raise failures_not_installed()
-        view = self._services.failures.acknowledge(
+        failures = installed(self._services.failures, "/failures")
+        view = failures.acknowledge(
             request.caller.tenant, failure_id, note, actor_of(request), self._services.clock()
         )
         return json_reply(200, failure_json(view))

@@ -1,11 +1,11 @@
 """GET /operations: list and read operations."""
 
-from punctual.engine.queries.operations import no_operation
+from punctual.engine.queries.operations import OperationQueries
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.routing import RouteTable, takes_query
-from punctual.web.services import ReadServices, Services, parse_id
+from punctual.web.services import ReadServices, Services, installed, parse_id
 from punctual.web.views.operation import operation_json
 
 
@@ -22,18 +22,14 @@ class OperationReadRoutes:
         query = Query(request.query, PAGING_PARAMETERS)
         paging = Paging.of(request, query, "operations")
         query.finish()
-        queries, after = self._services.operation_queries, paging.cursor(1)
-        # An installation that offers no operations has none.
-        operations, cursor = (
-            ((), None) if queries is None else queries.page(paging.tenant, paging.limit, after)
-        )
+        operations, cursor = self._queries().page(paging.tenant, paging.limit, paging.cursor(1))
         shown = [operation_json(operation) for operation in operations]
         return json_reply(200, {"operations": shown, "next_token": paging.next_token(cursor)})
 
     def read(self, request: Request, operation_id: str) -> Reply:
         operation_id = parse_id(operation_id, "operation")
-        queries = self._services.operation_queries
-        if queries is None:
-            raise no_operation()
-        operation = queries.load(request.caller.tenant, operation_id)
+        operation = self._queries().load(request.caller.tenant, operation_id)
         return json_reply(200, operation_json(operation))
+
+    def _queries(self) -> OperationQueries:
+        return installed(self._services.operation_queries, "/operations")

@@ -1,17 +1,14 @@
 """POST /jobs/bulk: act on many jobs at once. Cancel an operation."""
 
 from punctual.engine.operations.commands import OperationCommands
-from punctual.engine.queries.operations import no_operation
 from punctual.engine.queries.slices import Sliced
-from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.guards import idempotency_key
 from punctual.web.http.json_body import fingerprint, parse_object, parse_optional
-from punctual.web.http.problems import RequestRejected
 from punctual.web.http.request import Reply, Request, actor_of, json_reply
 from punctual.web.models import bodies
 from punctual.web.models.bulk import parse_bulk
 from punctual.web.routing import RouteTable
-from punctual.web.services import Services, parse_id
+from punctual.web.services import Services, installed, parse_id
 from punctual.web.views.operation import item_json, operation_json, operation_url, preview_json
 
 BULK_OPERATION = "POST /jobs/bulk"
@@ -47,14 +44,8 @@ class OperationWriteRoutes:
     def cancel(self, request: Request, operation_id: str) -> Reply:
         operation_id = parse_id(operation_id, "operation")
         bodies.parse_no_fields(parse_optional(request.body))
-        if self._services.operations is None:
-            raise no_operation()
-        operation = self._services.operations.cancel(
-            request.caller.tenant, operation_id, actor_of(request)
-        )
+        operation = self._commands().cancel(request.caller.tenant, operation_id, actor_of(request))
         return json_reply(200, operation_json(operation))
 
     def _commands(self) -> OperationCommands:
-        if self._services.operations is None:
-            raise RequestRejected("NOT_INSTALLED", f"/jobs/bulk is {NOT_INSTALLED}.")
-        return self._services.operations
+        return installed(self._services.operations, "/operations")

@@ -1,13 +1,11 @@
 """GET /overview: is everything all right?"""
 
-from punctual.domain.errors import Invalid
 from punctual.engine.queries.overview.overview import OverviewQueries
 from punctual.engine.queries.slices import Sliced
-from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.query import Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.routing import RouteTable, takes_query
-from punctual.web.services import ReadServices, Services
+from punctual.web.services import ReadServices, Services, installed
 from punctual.web.views.overview import overview_json
 
 
@@ -21,9 +19,7 @@ class OverviewRoutes:
     @takes_query
     def overview(self, request: Request) -> Sliced[Reply]:
         Query(request.query, ()).finish()
-        failures = self._services.failure_queries
-        if failures is None:
-            raise Invalid(f"/overview is {NOT_INSTALLED}.")
+        failures = installed(self._services.failure_queries, "/overview")
         queries = OverviewQueries(self._services.queries, failures)
         overview = yield from queries.read(request.caller.tenant)
         return json_reply(200, overview_json(overview))

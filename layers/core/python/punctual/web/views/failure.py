@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from punctual.domain.failures import Acknowledgement
 from punctual.domain.timestamps import format_time
 from punctual.engine.queries.overview.failures import FailureView
 
 
 def failure_json(view: FailureView) -> dict[str, Any]:
-    failure, known = view.failure, view.failure.acknowledged
+    failure = view.failure
     return {
         "failure_id": failure.failure_id,
         "job_id": failure.job_id,
@@ -18,7 +19,15 @@ def failure_json(view: FailureView) -> dict[str, Any]:
         "first_at": format_time(failure.first_at),
         "last_at": format_time(failure.last_at),
         "last_run_id": failure.last_run_id,
-        "acknowledged": None
-        if known is None
-        else {"by": known.by, "at": format_time(known.at), "note": known.note or None},
+        "acknowledged": _acknowledgement_json(failure.acknowledged),
+    }
+
+
+def _acknowledgement_json(acknowledgement: Acknowledgement | None) -> dict[str, Any] | None:
+    if acknowledgement is None:
+        return None
+    return {
+        "by": acknowledgement.by,
+        "at": format_time(acknowledgement.at),
+        "note": acknowledgement.note or None,
     }

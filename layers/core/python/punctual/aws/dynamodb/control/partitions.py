@@ -238,17 +238,17 @@ class DynamoReceipts:
         self._table = table
 
     def claim(
-        self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
+        self, tenant: str, named_receipts: Sequence[tuple[str, Receipt]], now: datetime
     ) -> Sequence[Receipt]:
         """Return the valid receipt of each key. A repeated key uses its first receipt."""
         first_by_name: dict[str, Receipt] = {}
-        for name, receipt in wanted:
+        for name, receipt in named_receipts:
             first_by_name.setdefault(name, receipt)
         valid_receipts = self._dynamo.pool.map(
             lambda item: self._claim(tenant, item[0], item[1], now), first_by_name.items()
         )
         by_name = dict(zip(first_by_name, valid_receipts, strict=True))
-        return [by_name[name] for name, _ in wanted]
+        return [by_name[name] for name, _ in named_receipts]
 
     def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
         names_by_key = {keys.receipt_key(tenant, name): name for name in names}

@@ -129,11 +129,11 @@ class DynamoFailures:
         item, now = self._read(key), self._clock()
         for _ in range(MAX_FAILURE_TRIES):
             row = _parse(item, now)
-            known = _find(row, failure_id)
-            if known is None:
+            open_failure = _find(row, failure_id)
+            if open_failure is None:
                 return None
-            failure = replace(known, acknowledged=acknowledgement)
-            others = [other for other in row.failures if other is not known]
+            failure = replace(open_failure, acknowledged=acknowledgement)
+            others = [other for other in row.failures if other is not open_failure]
             changed = row._replace(failures=[*others, failure])
             failed = self._put(key, changed, item, now)
             if failed is None:

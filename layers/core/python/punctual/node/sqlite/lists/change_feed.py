@@ -52,7 +52,7 @@ class StoredItem(Struct, frozen=True, array_like=True):
 
     job_id: str
     version: int
-    gone: tuple[str, ...] = ()  # ended or withdrawn: the history knows
+    ended_run_ids: tuple[str, ...] = ()  # ended or withdrawn: the history knows
     task_type: str = DEFAULT_TASK_TYPE  # of `runs` and `waiting`
     runs: tuple[Run, ...] = ()
     waiting: tuple[WaitingRun, ...] = ()
@@ -327,13 +327,13 @@ def _compared_items(
     present = {run.run_id for run in (*state.runs, *state.unrecorded)}
     present.update(entry.run_id for entry in state.wait_queue)
     former_ids = [run.run_id for run in old_live] + [entry.run_id for entry in old_waiting]
-    gone = [run_id for run_id in former_ids if run_id not in present]
-    for run_id in (*gone, *(run.run_id for run in state.unrecorded)):
+    ended_run_ids = [run_id for run_id in former_ids if run_id not in present]
+    for run_id in (*ended_run_ids, *(run.run_id for run in state.unrecorded)):
         history.pop(run_id, None)
     job_id, version = state.job_id, state.version
     yield job_id, version
-    for start in range(0, len(gone), RUNS_PER_ITEM):
-        yield job_id, version, gone[start : start + RUNS_PER_ITEM]
+    for start in range(0, len(ended_run_ids), RUNS_PER_ITEM):
+        yield job_id, version, ended_run_ids[start : start + RUNS_PER_ITEM]
     for task_type, entries in _by_task_type(state, waiting):
         yield job_id, version, (), task_type, (), entries, is_paused
     for task_type, part in _by_task_type(state, runs):
@@ -358,7 +358,7 @@ def _changes_of(item: StoredItem, tenant: str, at: datetime) -> Iterator[Change]
         yield Change(ChangeKind.OPERATION, "", "", version, at, operation=item.operation)
         return
     yield Change(ChangeKind.JOB, job_id, "", version, at, is_loaded=False)
-    for run_id in item.gone:
+    for run_id in item.ended_run_ids:
         yield Change(ChangeKind.RUN, job_id, run_id, version, at, is_loaded=False)
     waiting_runs = (waiting_run(waiting, is_paused=item.is_paused) for waiting in item.waiting)
     for run in (*item.runs, *waiting_runs):

@@ -86,20 +86,20 @@ class SqliteFailures:
         return failures
 
     def _write(self, key: JobKey, before: Sequence[Failure], after: Sequence[Failure]) -> None:
-        known = {failure.kind: failure for failure in before}
+        former_by_kind = {failure.kind: failure for failure in before}
         kinds = {failure.kind for failure in after}
         self._transaction.begin()
         db = self._transaction.db
         db.executemany(
             f"DELETE FROM failures {_OF_JOB} AND kind = ?",
-            [(*key, kind) for kind in known if kind not in kinds],
+            [(*key, kind) for kind in former_by_kind if kind not in kinds],
         )
         db.executemany(
             _INSERT,
             [
                 _row(key.tenant, failure)
                 for failure in after
-                if known.get(failure.kind) is not failure
+                if former_by_kind.get(failure.kind) is not failure
             ],
         )
         failing_jobs = self._load_failing_jobs()
@@ -144,10 +144,10 @@ class SqliteFailures:
         self, tenant: str, failure_id: str, acknowledgement: Acknowledgement
     ) -> Failure | None:
         with self._transaction:
-            known = self.find(tenant, failure_id)
-            if known is None:
+            open_failure = self.find(tenant, failure_id)
+            if open_failure is None:
                 return None
-            failure = replace(known, acknowledged=acknowledgement)
+            failure = replace(open_failure, acknowledged=acknowledgement)
             self._transaction.begin()
             self._transaction.db.execute(_INSERT, _row(tenant, failure))
             return failure
@@ -160,7 +160,7 @@ class SqliteFailures:
                 "GROUP BY acknowledged",
                 (tenant, MAX_COUNTED_FAILURES),
             ).fetchall()
-        counts = {is_known: (count, from_micros(first)) for is_known, count, first in rows}
+        counts = {flag: (count, from_micros(first)) for flag, count, first in rows}
         acknowledged, acknowledged_since = counts.get(1, (0, None))
         unacknowledged, unacknowledged_since = counts.get(0, (0, None))
         return FailureCounts(

@@ -120,15 +120,15 @@ class SqliteJobIndex:
 
         The index of times has two parts. Up to the place where both are read, they are merged.
         """
-        found: list[Position] = []
+        positions: list[Position] = []
         ends: list[Position] = [_BEFORE_TIMELESS_JOBS]
         for repeats in (0, 1):
             rows = _by_next_time(tenant, repeats, after)
-            positions, end = self._read(tenant, rows, checks, limit + 1)
-            found += positions
+            part, end = self._read(tenant, rows, checks, limit + 1)
+            positions += part
             ends += [] if end is None else [end]
         complete_until = min(ends)
-        merged = sort_positions(JobSort.NEXT_RUN, found)
+        merged = sort_positions(JobSort.NEXT_RUN, positions)
         complete = [position for position in merged if position <= complete_until]
         return _cut(complete, limit, complete_until)
 
@@ -167,8 +167,8 @@ class SqliteJobIndex:
         """Return up to `limit` positions, and the last one that was read if more may follow."""
         db = self._transaction.db
         columns = ", ".join(rows.position)
-        found = db.execute(*_statement(tenant, rows, checks, limit)).fetchall()
-        positions = [rows.to_position(row) for row in found]
+        selected = db.execute(*_statement(tenant, rows, checks, limit)).fetchall()
+        positions = [rows.to_position(row) for row in selected]
         if len(positions) == limit:
             return positions, positions[-1]
         last = db.execute(
@@ -290,13 +290,13 @@ def _filter_checks(tenant: str, filters: JobFilters) -> _Checks:
     if filters.status:
         places = ", ".join("?" * len(filters.status))
         checks = checks.adding(f"{_ROW}.status IN ({places})", *sorted(filters.status))
-    for column, wanted in (
+    for column, value in (
         ("kind", filters.schedule_type),
         ("name", filters.name),
         ("created_by", filters.created_by),
     ):
-        if wanted:
-            checks = checks.adding(f"{_ROW}.{column} = ?", wanted)
+        if value:
+            checks = checks.adding(f"{_ROW}.{column} = ?", value)
     if filters.name_prefix:
         prefix = filters.name_prefix
         checks = checks.adding(f"substr({_ROW}.name, 1, ?) = ?", len(prefix), prefix)

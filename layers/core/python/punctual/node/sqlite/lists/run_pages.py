@@ -178,8 +178,8 @@ def _few_jobs(db: sqlite3.Connection, tenant: str, filters: RunFilters) -> Seque
         )
         for tag in filters.tags
     ]
-    found = [[job_id for (job_id,) in db.execute(*lookup)] for lookup in lookups]
-    fewest = min(found, key=len, default=None)
+    job_ids_by_filter = [[job_id for (job_id,) in db.execute(*lookup)] for lookup in lookups]
+    fewest = min(job_ids_by_filter, key=len, default=None)
     return None if fewest is None or len(fewest) > MAX_JOBS_READ_ALONE else fewest
 
 
