@@ -2,21 +2,16 @@
 
 from punctual.web.openapi.operation import (
     NEXT_TOKEN_TEXT,
+    NOT_OFFERED,
     PAGE_PARAMETERS,
-    UUID_SCHEMA,
-    Link,
     Operation,
-    Parameter,
     Response,
+    id_parameter,
+    links_by_id,
 )
 
-_ARTIFACT_ID_OF_BODY = {"artifact_id": "$response.body#/artifact_id"}
-_ARTIFACT_LINKS = {
-    name: Link(name, _ARTIFACT_ID_OF_BODY) for name in ("getArtifact", "deleteArtifact")
-}
-_ARTIFACT_ID_PARAMETER = Parameter(
-    "artifact_id", UUID_SCHEMA, "The id of the artifact.", "path", required=True
-)
+_ARTIFACT_LINKS = links_by_id("artifact", "getArtifact", "deleteArtifact")
+_ARTIFACT_ID_PARAMETER = id_parameter("artifact")
 
 ARTIFACT_OPERATIONS = (
     Operation(
@@ -36,6 +31,7 @@ ARTIFACT_OPERATIONS = (
         "The upload fails unless size and SHA-256 are right. A repeated call answers with another "
         "`upload_url`. An artifact without an upload is forgotten after 24 h.",
         body="ArtifactRequest",
+        notes=NOT_OFFERED,
     ),
     Operation(
         "GET /artifacts",
@@ -44,6 +40,7 @@ ARTIFACT_OPERATIONS = (
         "List artifacts",
         {200: Response("A page of artifacts, in the order of their ids.", "ArtifactPage")},
         parameters=PAGE_PARAMETERS,
+        notes=NOT_OFFERED,
     ),
     Operation(
         "GET /artifacts/{artifact_id}",

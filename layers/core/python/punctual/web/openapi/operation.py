@@ -49,8 +49,19 @@ def enum_schema(*values: str) -> Schema:
     return {"type": "string", "enum": list(values)}
 
 
-JOB_ID_PARAMETER = Parameter("job_id", UUID_SCHEMA, "The id of the job.", "path", required=True)
-RUN_ID_PARAMETER = Parameter("run_id", UUID_SCHEMA, "The id of the run.", "path", required=True)
+def id_parameter(noun: str) -> Parameter:
+    return Parameter(f"{noun}_id", UUID_SCHEMA, f"The id of the {noun}.", "path", required=True)
+
+
+def links_by_id(noun: str, *operations: str) -> Mapping[str, Link]:
+    """Return links to operations that take the id of the answer."""
+    id_of_body = {f"{noun}_id": f"$response.body#/{noun}_id"}
+    return {operation: Link(operation, id_of_body) for operation in operations}
+
+
+JOB_ID_PARAMETER = id_parameter("job")
+RUN_ID_PARAMETER = id_parameter("run")
+NOT_OFFERED = {404: "The installation does not offer this call (`NOT_INSTALLED`)."}
 FROM_PARAMETER = Parameter("from", TIME_SCHEMA, "The start of the range, inclusive.")
 TO_PARAMETER = Parameter("to", TIME_SCHEMA, "The end of the range, exclusive. It is after `from`.")
 PAGE_PARAMETERS = (

@@ -23,6 +23,8 @@ from punctual.web.openapi.operation import (
     Parameter,
     Response,
     enum_schema,
+    id_parameter,
+    links_by_id,
 )
 from punctual.web.openapi.overview.operations import OVERVIEW_OPERATIONS
 from punctual.web.openapi.runs.operations import RUN_LIST_OPERATIONS
@@ -41,27 +43,23 @@ TAGS = {
     "Installation": "Read the health and the numbers of the installation.",
 }
 
-_JOB_ID_OF_BODY = {"job_id": "$response.body#/job_id"}
 _JOB_ID_OF_PATH = {"job_id": "$request.path.job_id"}
-_RUN_ID_OF_BODY = {**_JOB_ID_OF_BODY, "run_id": "$response.body#/run_id"}
-_TOKEN_ID_OF_BODY = {"token_id": "$response.body#/token_id"}
-_JOB_LINKS = {
-    name: Link(name, _JOB_ID_OF_BODY)
-    for name in (
-        "getJob",
-        "replaceJob",
-        "changeJob",
-        "cancelJob",
-        "pauseJob",
-        "resumeJob",
-        "runJobNow",
-        "backfillJob",
-        "getJobStatus",
-        "listRunsOfJob",
-        "explainJob",
-        "listJobVersions",
-    )
-}
+_RUN_ID_OF_BODY = {"job_id": "$response.body#/job_id", "run_id": "$response.body#/run_id"}
+_JOB_LINKS = links_by_id(
+    "job",
+    "getJob",
+    "replaceJob",
+    "changeJob",
+    "cancelJob",
+    "pauseJob",
+    "resumeJob",
+    "runJobNow",
+    "backfillJob",
+    "getJobStatus",
+    "listRunsOfJob",
+    "explainJob",
+    "listJobVersions",
+)
 _RUN_LINKS = {
     name: Link(name, _RUN_ID_OF_BODY)
     for name in ("getRun", "cancelRun", "retryRun", "getRunOutput", "getRunLogs")
@@ -71,9 +69,7 @@ _CHANGED_JOB = Response(
 )
 _JOB_PARAMETERS = (JOB_ID_PARAMETER, IF_MATCH_PARAMETER)
 _RUN_PARAMETERS = (JOB_ID_PARAMETER, RUN_ID_PARAMETER)
-_TOKEN_ID_PARAMETER = Parameter(
-    "token_id", UUID_SCHEMA, "The id of the token.", "path", required=True
-)
+_TOKEN_ID_PARAMETER = id_parameter("token")
 _JOB_CANCELLED = "The job is CANCELLED."
 _NAME_TAKEN = "Another recurring job has the name (`NAME_TAKEN`); `job_id` is that job."
 _JOB_ENDED = "The job is CANCELLED or COMPLETED."
@@ -324,7 +320,7 @@ _OPERATIONS = (
                 "The token with its secret. No other call shows the secret.",
                 "NewToken",
                 ("Location",),
-                {name: Link(name, _TOKEN_ID_OF_BODY) for name in ("getToken", "revokeToken")},
+                links_by_id("token", "getToken", "revokeToken"),
             )
         },
         "Only admins of the installation's own tenant may create tokens of other tenants. The call "

@@ -2,21 +2,16 @@
 
 from punctual.web.openapi.operation import (
     IDEMPOTENCY_KEY_PARAMETER,
+    NOT_OFFERED,
     PAGE_PARAMETERS,
-    UUID_SCHEMA,
-    Link,
     Operation,
-    Parameter,
     Response,
+    id_parameter,
+    links_by_id,
 )
 
-_OPERATION_ID_OF_BODY = {"operation_id": "$response.body#/operation_id"}
-_OPERATION_LINKS = {
-    name: Link(name, _OPERATION_ID_OF_BODY) for name in ("getOperation", "cancelOperation")
-}
-_OPERATION_ID_PARAMETER = Parameter(
-    "operation_id", UUID_SCHEMA, "The id of the operation.", "path", required=True
-)
+_OPERATION_LINKS = links_by_id("operation", "getOperation", "cancelOperation")
+_OPERATION_ID_PARAMETER = id_parameter("operation")
 
 BULK_OPERATIONS = (
     Operation(
@@ -39,7 +34,7 @@ BULK_OPERATIONS = (
         "runs that are FAILED or TIMED_OUT.",
         (IDEMPOTENCY_KEY_PARAMETER,),
         "BulkRequest",
-        notes={404: "The installation does not offer operations yet."},
+        notes=NOT_OFFERED,
     ),
     Operation(
         "GET /operations",
@@ -48,6 +43,7 @@ BULK_OPERATIONS = (
         "List operations",
         {200: Response("A page of operations of the last 7 days, newest first.", "OperationPage")},
         parameters=PAGE_PARAMETERS,
+        notes=NOT_OFFERED,
     ),
     Operation(
         "GET /operations/{operation_id}",

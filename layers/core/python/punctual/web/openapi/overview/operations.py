@@ -1,6 +1,12 @@
 """The operations that say how things stand: open failures."""
 
-from punctual.web.openapi.operation import PAGE_PARAMETERS, Operation, Parameter, Response
+from punctual.web.openapi.operation import (
+    NOT_OFFERED,
+    PAGE_PARAMETERS,
+    Operation,
+    Parameter,
+    Response,
+)
 
 _FAILURE_ID_PARAMETER = Parameter(
     "failure_id", {"type": "string"}, "The id of the failure.", "path", required=True
@@ -16,6 +22,7 @@ OVERVIEW_OPERATIONS = (
         "The facts are those of the caller's tenant. A run is late if it is due, and waits over "
         "15 s for anything but the rules of its own job. Probes read `/health`, plots read "
         "`/stats`.",
+        notes=NOT_OFFERED,
     ),
     Operation(
         "GET /failures",
@@ -28,6 +35,7 @@ OVERVIEW_OPERATIONS = (
         "job and kind of error, at most 20 of a job. Ids, numbers and times in the first line of "
         "the error make no other kind. A failure that happens again comes first again.",
         PAGE_PARAMETERS,
+        notes=NOT_OFFERED,
     ),
     Operation(
         "POST /failures/{failure_id}/acknowledge",
