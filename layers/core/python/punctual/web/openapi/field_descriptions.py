@@ -82,8 +82,8 @@ _STATUS_FIELDS = {
     "job_id": "The UUIDv7 of the job. A request with an Idempotency-Key derives it from the tenant "
     "and the key.",
     "status": "SCHEDULED as long as an occurrence or the end of a run is to come.",
-    "next_run_time": "The next occurrence. It is null if the job is PAUSED, COMPLETED or "
-    "CANCELLED.",
+    "next_run_time": "The next occurrence that has not begun. It is null if the job is PAUSED, "
+    "COMPLETED or CANCELLED.",
     "latest_run": "The newest run that is not SKIPPED or MISSED. Without one it is the newest run.",
 }
 _SHOWN_JOB_FIELDS = {
