@@ -45,7 +45,7 @@ OPERATION = Operation(
     revision=5,
 )
 
-WriteOperation = Callable[[Operation], None]
+WriteOperation = Callable[[Operation], object]
 
 
 @pytest.fixture(params=["node", "aws"])
