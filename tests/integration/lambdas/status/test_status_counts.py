@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.monitor import Stats
-from tests.integration.lambdas.test_status import World
+from tests.support.aws.status_world import World
 from tests.support.builders import a_job_state, a_run, after, an_id
 from tests.support.deployed.drivers.api import an_api
 
