@@ -2,32 +2,22 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws.dynamodb.control.partitions import DynamoPartitions
 from punctual.aws.dynamodb.keys import ROW_LAYOUT, ROW_LAYOUT_ATTRIBUTE, definition_key
-from punctual.aws.dynamodb.lists.runs import LIVE_RUN_RETENTION
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
-from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.domain.run import RunStatus, Trigger, WaitingRun
 from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap
-from punctual.engine.ports.lists.run_filters import RunFilters
-from punctual.engine.ports.rows import Detail, JobKey, JobLabel
-from punctual.engine.queries.slices import finish
-from punctual.engine.queries.views import RunView
-from punctual.lambdas.job_search.monitor import DeployedMonitor
-from punctual.lambdas.status.handler import StatusHandler, build_handler
-from punctual.lambdas.status.run_list import build_run_list_writer
-from punctual.web.contract import READ_FUNCTION
-from punctual.web.views.run import listed_run_json
+from punctual.engine.ports.rows import JobKey
 from tests.integration.lambdas.test_api import DAILY, load
-from tests.support.aws.stream_records import BY_TTL, Stream, is_state_of
+from tests.support.aws.status_world import ENDED, QUEUED, RUNNING, World, place
+from tests.support.aws.stream_records import BY_TTL, is_state_of
 from tests.support.builders import (
     JOB,
     NOON,
@@ -39,18 +29,7 @@ from tests.support.builders import (
     an_attempt,
     an_id,
 )
-from tests.support.deployed.drivers.api import Api, an_api
-from tests.support.deployed.drivers.telemetry import RecordedTelemetry
-from tests.support.aws.status_world import ENDED, QUEUED, RUNNING, World, place
-
-
-
-
-
-
-
-
-
+from tests.support.deployed.drivers.api import an_api
 
 
 def test_run_is_listed_counted_and_published_from_firing_to_end(world: World) -> None:
@@ -173,24 +152,6 @@ def test_packed_wait_queue_is_read(world: World) -> None:
     world.follow(record)
     assert world.bus.changes("Run") == [(None, "WAITING")] * 20
     assert world.stats().runs == {"WAITING": 20}
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def test_repeated_records_change_nothing(world: World) -> None:
@@ -364,8 +325,6 @@ def test_job_without_large_payloads_is_deleted_without_s3_calls(world: World) ->
     assert world.store.rows("jobs") == []
 
 
-
-
 def test_batch_of_hundred_runs_costs_a_row_a_job_and_few_other_calls(world: World) -> None:
     """One batch of records reports a hundred ended runs."""
     world.status._run_events = "none"
@@ -385,12 +344,6 @@ def test_batch_of_hundred_runs_costs_a_row_a_job_and_few_other_calls(world: Worl
         "TransactWriteItems": 1,
         "UpdateItem": 100,  # the row of each job
     }
-
-
-
-
-
-
 
 
 def test_status_handler_reports_batch_item_failures(

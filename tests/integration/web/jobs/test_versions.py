@@ -6,20 +6,14 @@ import msgspec
 import pytest
 
 from tests.support.web_client import Client
+from tests.support.web_scene import a_job
 
-JOB = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 LARGE = "x" * 20_000  # is stored as a blob
 
 
 @pytest.fixture
 def client() -> Client:
     return Client()
-
-
-def a_job(client: Client, **fields: Any) -> str:
-    answer = client.post("/v1/jobs", {**JOB, **fields})
-    assert answer.status == 202, answer.body
-    return str(answer.json["job_id"])
 
 
 def change(client: Client, job_id: str, **fields: Any) -> None:
