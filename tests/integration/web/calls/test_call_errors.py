@@ -3,8 +3,8 @@
 import pytest
 
 from punctual.domain.errors import Unavailable
+from tests.support.node.web_requests import JOB, NO_ID, a_job, is_problem
 from tests.support.web_client import Client
-from tests.support.web_scene import JOB, NO_ID, a_job, is_problem
 
 
 def test_stats_and_health_have_their_fields(client: Client) -> None:

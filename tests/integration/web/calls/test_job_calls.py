@@ -9,8 +9,8 @@ import pytest
 from punctual.domain.timestamps import format_time
 from punctual.engine.commands.audit import JOB_PAUSE, JOB_RESUME
 from punctual.engine.ports.rows import Detail
+from tests.support.node.web_requests import JOB, a_job, a_run, is_problem
 from tests.support.web_client import Client
-from tests.support.web_scene import JOB, a_job, a_run, is_problem
 
 
 def test_submitted_job_is_shown_with_its_defaults(client: Client) -> None:

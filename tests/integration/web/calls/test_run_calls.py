@@ -3,8 +3,8 @@
 import pytest
 
 from punctual.engine.ports.rows import Detail
+from tests.support.node.web_requests import a_finished_run, a_job, a_run, is_problem
 from tests.support.web_client import Client
-from tests.support.web_scene import a_finished_run, a_job, a_run, is_problem
 
 
 def test_run_lists_are_filtered(client: Client) -> None:

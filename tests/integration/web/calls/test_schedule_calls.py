@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.node.web_requests import a_job
 from tests.support.web_client import Client
-from tests.support.web_scene import a_job
 
 
 def test_preview_returns_times_and_refuses_wrong_fields(client: Client) -> None:

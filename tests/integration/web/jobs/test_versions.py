@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.node.web_requests import a_job
 from tests.support.web_client import Client
-from tests.support.web_scene import a_job
 
 LARGE = "x" * 20_000  # is stored as a blob
 
