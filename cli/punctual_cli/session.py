@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from punctual_cli import profiles
 from punctual_cli.errors import CommandError
-from punctual_cli.input import clock
+from punctual_cli.input import clock, moments
 from punctual_cli.output.screen import Screen
 from punctual_cli.profiles import ApiTarget, TargetOptions
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import httpx
 
     from punctual.client import Punctual
+
+# How long a command that follows a run goes on without an answer, such as 10m.
+RECONNECT_VARIABLE = "PUNCTUAL_RECONNECT"
 
 
 @dataclass
@@ -34,7 +37,17 @@ class Session:
 
     @cached_property
     def client(self) -> "Punctual":
-        return make_client(self.target)
+        from punctual.client import Retries
+
+        text = os.environ.get(RECONNECT_VARIABLE)
+        if not text:
+            return make_client(self.target)
+        try:
+            reconnect = moments.parse_duration(text)
+        except ValueError as error:
+            raise CommandError(f"{RECONNECT_VARIABLE}: {error}") from error
+        retries = Retries(reconnect_seconds=reconnect.total_seconds())
+        return make_client(self.target, retries=retries)
 
     @cached_property
     def screen(self) -> Screen:

@@ -3,7 +3,10 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from punctual_cli.input import clock
@@ -11,6 +14,7 @@ from punctual_cli.live.top_view import (
     LISTED_FAILURE_STATUSES,
     LISTED_LIVE_STATUSES,
     MAX_FAILED_RUNS,
+    MAX_LISTED_RUNS,
     TopState,
     draw,
 )
@@ -19,9 +23,11 @@ from punctual_cli.session import Session
 if TYPE_CHECKING:
     from rich.console import Group
 
-MAX_LISTED_RUNS = 1_000  # live runs at the start
-REDRAW_SECONDS = 1  # so that the elapsed times go on
+    from punctual.client import Run
+
+MIN_REDRAW_SECONDS, REDRAW_SECONDS = 0.1, 1.0  # so that the elapsed times go on
 STATS_SECONDS = 10.0
+MAX_UPDATES_PER_DRAW = 1_000
 PIPE_HEIGHT = 60  # lines without a terminal
 
 
@@ -30,67 +36,92 @@ def top(session: Session) -> None:
 
     On a terminal the view goes on until q or Ctrl-C. Otherwise it is printed once.
     """
-    follower = _Follower(session)
-    follower.begin()
+    shown = _Top(session)
+    shown.begin()
     if not sys.stdout.isatty():
-        session.screen.out.print(follower.view(PIPE_HEIGHT))
+        session.screen.out.print(shown.view(PIPE_HEIGHT))
         return
+    shown.start()
     with keys_of_terminal() as is_ended:
-        _redraw(session, follower, is_ended)
+        _redraw(session, shown, is_ended)
 
 
-class _Follower:
-    """Keeps the state of the view by the change feed."""
+class _Top:
+    """Keeps the state of the view by the change feed.
+
+    Two threads wait for answers, so the view draws itself and takes keys also while the server
+    restarts. They end with the program.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._client = session.client
+        self._updates: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._cursor = ""
-        self._next_read = self._next_stats = 0.0
         self.state = TopState()
 
     def begin(self) -> None:
         """Take the cursor of now, and then read the lists. So no change falls in between."""
         self._cursor = self._client.read_changes().next_cursor
-        live = self._client.runs.list(status=LISTED_LIVE_STATUSES, limit=MAX_LISTED_RUNS)
-        failed = self._client.runs.list(status=LISTED_FAILURE_STATUSES, limit=MAX_FAILED_RUNS)
-        self.state.reset(live, failed)
-        self._read_stats()
-
-    def follow(self) -> None:
-        """Wait for the next change, but only until the next redraw."""
-        steady = clock.steady_seconds()
-        if steady < self._next_read:
-            clock.sleep(min(REDRAW_SECONDS, self._next_read - steady))
-            return
-        page = self._client.read_changes(
-            after=self._cursor, kind="run", wait_seconds=REDRAW_SECONDS
-        )
-        self._cursor = page.next_cursor
-        self._next_read = clock.steady_seconds() + page.poll_seconds
-        if page.gap:
-            self.begin()
-        for change in page.changes:
-            self.state.apply(change)
-        if clock.steady_seconds() >= self._next_stats:
-            self._read_stats()
-
-    def _read_stats(self) -> None:
+        self.state.reset(*self._read_lists())
         self.state.stats = self._client.stats()
-        self._next_stats = clock.steady_seconds() + STATS_SECONDS
+
+    def start(self) -> None:
+        for work in (self._follow_changes, self._follow_stats):
+            Thread(target=self._run, args=(work,), daemon=True).start()
+
+    def update(self) -> None:
+        """Apply what has come, or wait for it until the next redraw."""
+        with suppress(Empty):
+            self._updates.get(timeout=REDRAW_SECONDS)()
+            clock.sleep(MIN_REDRAW_SECONDS)
+            for _ in range(MAX_UPDATES_PER_DRAW):
+                self._updates.get_nowait()()
 
     def view(self, height: int, hint: str = "") -> "Group":
         return draw(self.state, self._session.target.url, self._session.clock(), height, hint)
 
+    def _run(self, work: Callable[[], None]) -> None:
+        """Do the work in its thread. Its error ends the command."""
+        try:
+            work()
+        except Exception as error:
+            self._updates.put(partial(_fail, error))
 
-def _redraw(session: Session, follower: _Follower, is_ended: Callable[[], bool]) -> None:
+    def _follow_changes(self) -> None:
+        for change in self._client.changes(after=self._cursor, kind="run"):
+            if change.kind == "gap":
+                self._updates.put(partial(self.state.reset, *self._read_lists()))
+            else:
+                self._updates.put(partial(self.state.apply, change))
+
+    def _follow_stats(self) -> None:
+        from punctual.client import Unavailable
+
+        while True:
+            clock.sleep(STATS_SECONDS)
+            with suppress(Unavailable):  # the feed says when the server is gone for too long
+                self._updates.put(partial(setattr, self.state, "stats", self._client.stats()))
+
+    def _read_lists(self) -> "tuple[list[Run], list[Run]]":
+        runs = self._client.runs
+        live = runs.list(status=LISTED_LIVE_STATUSES, limit=MAX_LISTED_RUNS)
+        failed = runs.list(status=LISTED_FAILURE_STATUSES, limit=MAX_FAILED_RUNS)
+        return list(live), list(failed)
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def _redraw(session: Session, shown: _Top, is_ended: Callable[[], bool]) -> None:
     from rich.live import Live
 
     screen = session.screen.out
     with Live(console=screen, screen=True, auto_refresh=False) as live:
         while not is_ended():
-            live.update(follower.view(screen.height, "q ends"), refresh=True)
-            follower.follow()
+            live.update(shown.view(screen.height, "q ends"), refresh=True)
+            shown.update()
 
 
 @contextmanager

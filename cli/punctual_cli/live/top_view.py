@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from punctual.client import Change, Run, Stats
     from punctual.client.fields import RunStatusName
 
+MAX_LISTED_RUNS = 1_000  # live runs of a list
 MAX_FAILED_RUNS = 50  # that are kept, newest first
 LISTED_FAILURE_STATUSES: tuple["RunStatusName", ...] = ("FAILED", "TIMED_OUT")
 LISTED_LIVE_STATUSES: tuple["RunStatusName", ...] = ("RUNNING", "CLAIMED", "QUEUED")

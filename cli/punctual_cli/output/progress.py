@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from punctual_cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 MIN_BAR_ITEMS = 20  # these finish before a bar would show
 
@@ -44,12 +47,25 @@ def advance_to(advance: Callable[[int], None]) -> Callable[[int], None]:
 
 
 @contextmanager
-def spinner(session: Session, title: str) -> Iterator[Callable[[str], None]]:
-    """Draw a spinner, and yield a function that changes its text."""
+def spinner(session: Session, title: str) -> Iterator[Callable[[Callable[[], str]], None]]:
+    """Draw a spinner, and yield a function that changes its text.
+
+    The text is a function, which the spinner calls each time it moves. So an elapsed time goes on.
+    """
     if not session.screen.is_interactive:
         yield _ignore
         return
     from rich.text import Text
 
     with session.screen.err.status(Text(title)) as status:
-        yield lambda text: status.update(Text(text))
+        yield lambda text: status.update(_MovingText(text))
+
+
+class _MovingText:
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
+
+    def __rich__(self) -> "Text":
+        from rich.text import Text
+
+        return Text(self._text())

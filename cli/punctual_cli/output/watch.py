@@ -1,21 +1,19 @@
 """Follow runs until they end, and show each change."""
 
-from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from punctual_cli.errors import CommandError, ExitCode
-from punctual_cli.input import clock, moments
+from punctual_cli.input import moments
 from punctual_cli.input.job_flags import parse_option
 from punctual_cli.output import answers, progress, run_views
 from punctual_cli.session import Session
 
 if TYPE_CHECKING:
     from punctual.client import Run
-
-MIN_WATCH_POLL_SECONDS, MAX_WATCH_POLL_SECONDS, WATCH_POLL_GROWTH = 0.1, 2.0, 1.3
 
 Wait = Annotated[
     bool,
@@ -61,14 +59,26 @@ def follow_run(session: Session, run: "Run", max_wait: timedelta | None, as_stre
 
     `as_stream` prints each state as a line with --json.
     """
+    from punctual.client import WaitTimeout
+
     try:
         with progress.spinner(session, run_views.state_line(session, run)) as draw:
-            for state, is_new in _poll_states(session, run, max_wait):
+            _print_state(session, run, as_stream)
+            draw(partial(_progress_line, session, run))
+            for state in session.client.runs.watch(run, timeout=max_wait):
+                is_new = _shown_state(state) != _shown_state(run)
                 run = state
                 if is_new:
                     _print_state(session, run, as_stream)
                 if not run.ended:
-                    draw(f"{run_views.state_line(session, run)}{_elapsed_text(session, run)}")
+                    draw(partial(_progress_line, session, run))
+    except WaitTimeout as error:
+        raise CommandError(
+            f"The run is {error.run.status} after "
+            f"{moments.format_distance(max_wait or timedelta())}.",
+            ExitCode.TIMED_OUT,
+            f"The run continues. Follow it with: punctual runs watch {run.job_id} {run.run_id}",
+        ) from error
     except KeyboardInterrupt:
         session.screen.print_note(
             f"The run continues. Follow it with: punctual runs watch {run.job_id} {run.run_id}\n"
@@ -76,36 +86,6 @@ def follow_run(session: Session, run: "Run", max_wait: timedelta | None, as_stre
         )
         raise
     return run
-
-
-def _poll_states(
-    session: Session, run: "Run", max_wait: timedelta | None
-) -> Iterator[tuple["Run", bool]]:
-    steady_deadline = (
-        None if max_wait is None else clock.steady_seconds() + max_wait.total_seconds()
-    )
-    delay_seconds, previous_state = MIN_WATCH_POLL_SECONDS, None
-    while True:
-        current_state = (run.status, run.attempt_number, run.reason and run.reason.code)
-        yield run, current_state != previous_state
-        if run.ended:
-            return
-        previous_state = current_state
-        remaining_seconds = (
-            MAX_WATCH_POLL_SECONDS
-            if steady_deadline is None
-            else steady_deadline - clock.steady_seconds()
-        )
-        if remaining_seconds <= 0:
-            raise CommandError(
-                f"The run is {run.status} after "
-                f"{moments.format_distance(max_wait or timedelta())}.",
-                ExitCode.TIMED_OUT,
-                f"The run continues. Follow it with: punctual runs watch {run.job_id} {run.run_id}",
-            )
-        clock.sleep(min(delay_seconds, remaining_seconds))
-        delay_seconds = min(MAX_WATCH_POLL_SECONDS, delay_seconds * WATCH_POLL_GROWTH)
-        run = session.client.runs.get(run)
 
 
 def _print_state(session: Session, run: "Run", as_stream: bool) -> None:
@@ -120,8 +100,15 @@ def _print_state(session: Session, run: "Run", as_stream: bool) -> None:
     screen.print_above(screen.cell(f"{local_now:%H:%M:%S}  ") + screen.status(run.status) + details)
 
 
-def _elapsed_text(session: Session, run: "Run") -> str:
-    return f", for {run_views.duration_text(session, run)}" if run.status == "RUNNING" else ""
+def _shown_state(run: "Run") -> tuple[object, ...]:
+    return run.status, run.attempt_number, run.reason and run.reason.code
+
+
+def _progress_line(session: Session, run: "Run") -> str:
+    line = run_views.state_line(session, run)
+    return (
+        f"{line}, for {run_views.duration_text(session, run)}" if run.status == "RUNNING" else line
+    )
 
 
 def exit_with_outcome(session: Session, run: "Run", logs_shown: bool = False) -> None:

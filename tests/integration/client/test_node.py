@@ -130,7 +130,7 @@ def test_failed_and_hanging_runs_raise_errors(open_client: Any, url: str, name: 
 
 @both_clients
 def test_logs_are_followed_while_they_are_written(open_client: Any, url: str, name: str) -> None:
-    code = "import time\nfor n in range(3):\n    print(n, flush=True)\n    time.sleep(0.2)"
+    code = "import time\nfor n in range(3):\n    print(n, flush=True)\n    time.sleep(0.6)"
     with open_client(url) as access:
         job = access.do(access.client.jobs.create(name=name, task=script(code), **LATER))
         pieces = access.all(access.client.runs.follow_logs(access.do(access.client.jobs.run(job))))

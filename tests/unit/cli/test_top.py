@@ -2,19 +2,23 @@
 
 import os
 import pty
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import StringIO
+from itertools import islice
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from punctual.client import Change, Run, Stats
-from punctual.client.answers.changes import ChangedJob
+from punctual.client import Change, Run, Stats, Unavailable
+from punctual.client.answers.changes import ChangedJob, ChangePage
 from punctual.client.installation import Lateness, Minute
 from punctual_cli.live import jobs_watch
-from punctual_cli.live.top import keys_of_terminal
+from punctual_cli.live.top import _Top, keys_of_terminal
 from punctual_cli.live.top_view import MAX_FAILED_RUNS, TopState, draw
+from punctual_cli.profiles import TargetOptions
 from punctual_cli.session import Session
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -138,13 +142,65 @@ def test_q_ends_the_view_and_the_terminal_is_restored(monkeypatch: pytest.Monkey
         ),
         (Change(kind="job", job_id="j", at=NOW), "job  j  is forgotten"),
         (Change(kind="run", run_id="r", at=NOW, run=a_run("r", "QUEUED")), "run  job r  QUEUED"),
-        (Change(kind="gap", at=NOW), "Some changes are missing: read the lists again."),
+        (Change(kind="gap", at=NOW), "Some changes are missing. The live runs follow."),
     ],
 )
 def test_change_is_one_line(change: Change, expected: str) -> None:
     line = jobs_watch._line(Session(clock=lambda: NOW), change, {})
     assert line is not None
     assert line.plain[10:] == expected
+
+
+class FakeClient:
+    """A client. Its feed has a gap, and then ends with an error."""
+
+    def __init__(self) -> None:
+        self.runs = self
+        self.listed = [[], [], [a_run("listed", "RUNNING")], []]
+
+    def read_changes(self) -> ChangePage:
+        return ChangePage(next_cursor="a")
+
+    def list(self, *_args: Any, **_filters: Any) -> Any:
+        return self.listed.pop(0)
+
+    def stats(self) -> Stats:
+        return Stats()
+
+    def changes(self, after: str, **_filters: Any) -> Iterator[Change]:
+        assert after == "a"
+        yield Change(kind="gap")
+        yield a_change("new", a_run("new", "RUNNING"))
+        raise Unavailable("The server is gone.")
+
+
+def a_session() -> Session:
+    session = Session(target_options=TargetOptions("http://node/v1", "token"), clock=lambda: NOW)
+    session.__dict__["client"] = FakeClient()
+    return session
+
+
+def update_until_error(shown: _Top) -> None:
+    for _ in range(10):
+        shown.update()
+
+
+def test_view_reads_the_lists_again_after_a_gap_and_ends_with_the_error_of_the_feed() -> None:
+    shown = _Top(a_session())
+    shown.begin()
+    shown.start()
+    with pytest.raises(Unavailable):
+        update_until_error(shown)
+    assert [run.run_id for run in shown.state.live_runs(NOW)] == ["listed", "new"]
+
+
+def test_watch_of_jobs_goes_on_with_the_live_runs_after_a_gap() -> None:
+    session = a_session()
+    session.client.runs.listed = [[a_run("listed", "RUNNING")]]  # type: ignore[attr-defined]
+    session.client.changes = partial(FakeClient.changes, session.client, "a")  # type: ignore
+    changes = jobs_watch._changes(session, None)
+    shown = [(change.kind, change.run_id) for change in islice(changes, 3)]
+    assert shown == [("gap", None), ("run", "listed"), ("run", "new")]
 
 
 def test_run_that_was_taken_back_has_no_line() -> None:

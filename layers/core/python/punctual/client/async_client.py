@@ -130,6 +130,7 @@ class AsyncRuns(AsyncGroup):
     save_output = AsyncCallMethod(runs.save_output)
     logs = AsyncCallMethod(runs.logs)
     follow_logs = AsyncStreamMethod(runs.follow_logs)
+    watch = AsyncStreamMethod(runs.watch)
     wait_for = AsyncCallMethod(runs.wait_for)
 
 

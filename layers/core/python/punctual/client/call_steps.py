@@ -85,14 +85,20 @@ def send_request(
 def collect_items(stream: Stream[T]) -> Steps[list[T]]:
     """Return all items of a stream, as a part of another call."""
     items: list[T] = []
+    yield from each_item(stream, items.append)
+    return items
+
+
+def each_item(stream: Stream[T], act: Callable[[T], object]) -> Steps[None]:
+    """Call `act` with each item of a stream, as a part of another call."""
     outcome: Outcome | None = None
     while True:
         try:
             step = stream.send(outcome)
         except StopIteration:
-            return items
+            return
         if isinstance(step, Item):
-            items.append(step.value)
+            act(step.value)
             outcome = None
         else:
             outcome = yield step

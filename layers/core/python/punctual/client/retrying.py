@@ -10,12 +10,16 @@ from punctual.client.wire import Answer, Failure, Outcome, Repeat, Request
 
 
 class Retries(NamedTuple):
-    """The retry policy of a client: the number of attempts, and the time for their starts."""
+    """The retry policy of a client: the number of attempts, and the time for their starts.
+
+    What follows changes, runs or logs goes on for `reconnect_seconds` without an answer.
+    """
 
     attempts: int = 6
     seconds: float = 60.0
     first_delay: float = 0.1  # upper bound, doubled per attempt; the delay is a random part of it
     longest_delay: float = 5.0
+    reconnect_seconds: float = 600.0
 
 
 class AttemptResult(Enum):

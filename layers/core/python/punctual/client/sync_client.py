@@ -132,6 +132,7 @@ class Runs(Group):
     save_output = CallMethod(runs.save_output)
     logs = CallMethod(runs.logs)
     follow_logs = StreamMethod(runs.follow_logs)
+    watch = StreamMethod(runs.watch)
     wait_for = CallMethod(runs.wait_for)
 
 

@@ -29,8 +29,8 @@ from punctual.client.model import (
     required_field,
 )
 from punctual.client.paging import stream_pages
-from punctual.client.poll import poll_until_ended
 from punctual.client.run import Run
+from punctual.client.run_watch import wait_for_run
 from punctual.client.wire import (
     Repeat,
     Request,
@@ -195,7 +195,7 @@ def run(
         "POST", _job_path(job, "runNow"), body=content, headers=key_headers, repeat=Repeat.SAFE
     )
     started_run = decode_model(Run, (yield from send_request(settings, request)))
-    return (yield from poll_until_ended(settings, started_run, timeout)) if wait else started_run
+    return (yield from wait_for_run(settings, started_run, timeout)) if wait else started_run
 
 
 def backfill(

@@ -1,15 +1,18 @@
 """The calls on operations: act on many jobs or runs at once."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import UNSET
 
 from punctual.client.answers.operations import BulkPreview, Operation
-from punctual.client.call_steps import ClientSettings, Pause, Steps, Stream, send_request
+from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
+from punctual.client.endpoints.changes import Follower, reconnecting
 from punctual.client.fields import MisfirePolicy, TimeValue
 from punctual.client.model import convert_model, decode_model
 from punctual.client.paging import stream_pages
+from punctual.client.run_watch import MAX_WATCH_POLL_SECONDS
 from punctual.client.wire import (
     Repeat,
     Request,
@@ -20,7 +23,7 @@ from punctual.client.wire import (
 
 BulkAction = Literal["pause", "resume", "cancel", "run_now", "retry"]
 OperationRef = str | Operation
-OPERATION_POLL_SECONDS = 0.5
+OPERATION_READ_SECONDS = 60.0  # an operation is read so often also without an entry
 
 
 def begin(
@@ -92,14 +95,30 @@ def wait_for(
     *,
     on_progress: Callable[[Operation], None] | None = None,
 ) -> Steps[Operation]:
-    """Return the operation after its end. `on_progress` gets each state that was read."""
+    """Return the operation after its end. `on_progress` gets each state after a change.
+
+    It comes from the change feed. The operation itself is read at last, for its errors.
+    """
+    operation_id = operation if isinstance(operation, str) else operation.operation_id
+    follower = Follower(settings, kind="operation", max_poll_seconds=MAX_WATCH_POLL_SECONDS)
+    yield from reconnecting(settings, follower.begin)
     while True:
-        current = yield from get(settings, operation)
+        current = yield from reconnecting(settings, partial(get, settings, operation_id))
+        assert current is not None
         if on_progress is not None:
             on_progress(current)
         if current.ended:
             return current
-        yield Pause(OPERATION_POLL_SECONDS)
+        steady_end = settings.steady_clock() + OPERATION_READ_SECONDS
+        while not current.ended and settings.steady_clock() < steady_end:
+            page = yield from follower.read(steady_end - settings.steady_clock())
+            if page.gap:
+                break
+            for change in page.changes:
+                if change.operation is not None and change.operation.operation_id == operation_id:
+                    current = change.operation
+                    if on_progress is not None and not current.ended:
+                        on_progress(current)
 
 
 def _fields(

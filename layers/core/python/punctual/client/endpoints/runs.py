@@ -5,25 +5,22 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from math import inf
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from msgspec import UNSET
 
-from punctual.client.call_steps import ClientSettings, Item, Pause, Steps, Stream, send_request
+from punctual.client.call_steps import ClientSettings, Item, Steps, Stream, send_request
+from punctual.client.endpoints.changes import reconnecting
 from punctual.client.endpoints.jobs import job_id_of
 from punctual.client.errors import Conflict, Misuse, NotFound, Refused, Unexpected
 from punctual.client.fields import ReasonCode, RunStatusName, RunTime, TimeValue, Trigger
 from punctual.client.job import Job
 from punctual.client.model import convert_model, decode_model
 from punctual.client.paging import stream_pages
-from punctual.client.poll import (
-    MIN_RUN_POLL_SECONDS,
-    RUN_POLL_GROWTH,
-    poll_until_ended,
-    read_run,
-)
 from punctual.client.run import Logs, Output, Run, SavedOutput
+from punctual.client.run_watch import RunWatch, read_run, wait_for_run, watch_run
 from punctual.client.wire import (
     SUCCESS_STATUSES,
     Answer,
@@ -36,8 +33,9 @@ from punctual.client.wire import (
     query_parameters,
 )
 
+LOG_WAIT_SECONDS = 1.0  # between two reads of a log, if the server waits for changes
 # A runner on AWS sends new text each 4 s, and it must be shown within 5 s.
-MAX_LOG_POLL_SECONDS = 0.5
+LOG_POLL_SECONDS = 0.5
 
 RunRef = str | Job | Run  # a run, or its job together with `run_id`
 _decoder = partial(codecs.getincrementaldecoder("utf-8"), errors="replace")
@@ -182,33 +180,44 @@ def follow_logs(
     settings: ClientSettings, run: RunRef, run_id: str | None = None, *, after: int = 0
 ) -> Stream[str]:
     """Yield the log of each attempt as it grows, until the run has ended."""
+    # Log text is not in the change feed. So the log of an attempt that goes on is read again and
+    # again. The feed says when the attempt or the run has ended, and is the pause between reads.
     ids = _run_ids(run, run_id)
+    run_watch = RunWatch(settings, ids, run if isinstance(run, Run) else None)
+    present_run = yield from run_watch.begin()
     decoder = _decoder()
-    delay_seconds, previous_run = MIN_RUN_POLL_SECONDS, None
     while True:
-        data, after = yield from _read_log_piece_if_any(settings, ids, after)
-        has_ended = previous_run is not None and previous_run.ended
-        if text := decoder.decode(data, final=has_ended and not data):
+        read_piece = partial(_read_log_piece_if_any, settings, ids, after)
+        data, after = (yield from reconnecting(settings, read_piece)) or (b"", after)
+        if text := decoder.decode(data, final=present_run.ended and not data):
             yield Item(text)
         if data:
-            delay_seconds = MIN_RUN_POLL_SECONDS
             continue
-        if has_ended:
+        if present_run.ended:
             return
-        present_run = yield from read_run(settings, *ids)
-        if previous_run is not None and present_run.attempt_number != previous_run.attempt_number:
+        attempt_number = present_run.attempt_number
+        max_seconds = LOG_WAIT_SECONDS if run_watch.server_waits else LOG_POLL_SECONDS
+        is_running = present_run.status == "RUNNING"  # a log grows only then
+        present_run = yield from run_watch.next(max_seconds if is_running else inf)
+        if present_run.attempt_number != attempt_number:
             after, decoder = 0, _decoder()  # each attempt has its own log
-        elif not present_run.ended:
-            yield Pause(delay_seconds)
-            delay_seconds = min(MAX_LOG_POLL_SECONDS, delay_seconds * RUN_POLL_GROWTH)
-        previous_run = present_run
+
+
+def watch(
+    settings: ClientSettings, run: Run, *, timeout: float | timedelta | None = None
+) -> Stream[Run]:
+    """Yield the run now, and after each change until it has ended.
+
+    Raise WaitTimeout if it has not ended after `timeout`.
+    """
+    return watch_run(settings, run, timeout)
 
 
 def wait_for(
     settings: ClientSettings, run: Run, *, timeout: float | timedelta | None = None
 ) -> Steps[Run]:
     """Return the run after its end. Raise WaitTimeout if it has not ended after `timeout`."""
-    return (yield from poll_until_ended(settings, run, timeout))
+    return (yield from wait_for_run(settings, run, timeout))
 
 
 def _read_log_piece(
