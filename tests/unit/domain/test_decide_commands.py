@@ -309,10 +309,11 @@ def test_outage_over_the_end_of_a_pause_is_caught_up_by_itself() -> None:
 def test_second_pause_replaces_time_and_note_only() -> None:
     story = Story(a_job(every(60))).at(30)
     story.do(Pause(after(270), "a move", "operation-1", "ann"))
-    edition = story.state.edition
-    repeated = story.at(40).do(Pause(after(270), "a move", "operation-2", "bob"))
-    assert not repeated.changed
-    story.do(Pause(after(500), "a longer move", "operation-2", "bob"))
+    edition, first_pause = story.state.edition, story.state.pause
+    assert not story.at(40).do(Pause(after(270), "a move", by="bob")).changed
+    story.do(Pause(after(270), "a move", "operation-2", "bob"))
+    assert (story.state.edition, story.state.pause) == (edition, first_pause)
+    story.do(Pause(after(500), "a longer move", "operation-3", "bob"))
     assert story.state.pause == JobPause(
         at=after(30), by="ann", until=after(500), note="a longer move", operation_id="operation-1"
     )

@@ -9,6 +9,7 @@ from punctual.domain.decision import OK, Answer, Decision, Verdict, find_live_or
 from punctual.domain.draft import Draft
 from punctual.domain.events import Event
 from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.operation_memory import is_full, remember, remembers
 from punctual.domain.transitions import commands, execution, pause
 from punctual.domain.transitions.wait_queue import MAX_WAITING_RUNS
 
@@ -90,16 +91,27 @@ def _update_completion(draft: Draft) -> None:
 
 
 def _pause(draft: Draft, event: events.Pause) -> Answer:
-    if draft.status in (JobStatus.COMPLETED, JobStatus.CANCELLED):
-        return Answer(Verdict.CONFLICT)
-    pause.pause(draft, event)
-    return OK
+    return _act_once(draft, event.operation_id, lambda: pause.pause(draft, event))
 
 
 def _resume(draft: Draft, event: events.Resume) -> Answer:
+    return _act_once(draft, event.operation_id, lambda: pause.resume(draft, event))
+
+
+def _act_once(draft: Draft, operation_id: str, act: Callable[[], None]) -> Answer:
+    """Pause or resume the job, unless this operation has done so before.
+
+    The status does not tell, because a person may have changed it back since.
+    """
+    if operation_id and remembers(draft.operation_memory, operation_id):
+        return OK
     if draft.status in (JobStatus.COMPLETED, JobStatus.CANCELLED):
         return Answer(Verdict.CONFLICT)
-    pause.resume(draft, event)
+    if operation_id:
+        if is_full(draft.operation_memory, draft.now):
+            return Answer(Verdict.FULL)
+        draft.operation_memory = remember(draft.operation_memory, operation_id, draft.now)
+    act()
     return OK
 
 

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.job_state import JobState, JobStatus, Rules
+from punctual.domain.operation_memory import without_old
 from punctual.domain.run import TIMED_WAIT_REASONS, Lease, Reason, Run, WaitingRun
 
 MAX_WRITE_IDS = 4
@@ -27,6 +28,7 @@ class Draft:
         "next_at",
         "notify",
         "now",
+        "operation_memory",
         "original",
         "pause",
         "planned_until",
@@ -62,6 +64,7 @@ class Draft:
         self.started_runs = state.started_runs
         self.catch_up = state.catch_up
         self.pause = state.pause
+        self.operation_memory = state.operation_memory
         self.latest_run_id = state.latest_run_id
         self.latest_not_run_id = state.latest_not_run_id
         self.runs = list(state.runs)
@@ -143,6 +146,7 @@ class Draft:
             timer_at, original.version, all_unrecorded, original.write_ids
         ):
             return original, put_timer_at
+        self.operation_memory = without_old(self.operation_memory, self.now)
         write_ids = (*original.write_ids[1 - MAX_WRITE_IDS :], write_id)
         return self._build(timer_at, original.version + 1, unrecorded, write_ids), put_timer_at
 
@@ -187,6 +191,7 @@ class Draft:
             write_ids=write_ids,
             ended_at=(original.ended_at or self.now) if is_over else None,
             notify=self.notify,
+            operation_memory=self.operation_memory,
         )
 
     def _rules_in_use(self) -> dict[int, Rules]:

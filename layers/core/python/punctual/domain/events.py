@@ -79,7 +79,10 @@ class DeadLetter(Struct, frozen=True, gc=False):
 
 
 class Pause(Struct, frozen=True, gc=False):
-    """Pause the job, or change `until` and `note` of its pause."""
+    """Pause the job, or change `until` and `note` of its pause.
+
+    An operation acts on a job once. A repeat of its event changes nothing.
+    """
 
     until: datetime | None = None
     note: str = ""
@@ -89,6 +92,7 @@ class Pause(Struct, frozen=True, gc=False):
 
 class Resume(Struct, frozen=True, gc=False):
     misfire: MisfirePolicy | None = None
+    operation_id: str = ""
 
 
 class Cancel(Struct, frozen=True, gc=False):

@@ -14,6 +14,7 @@ from punctual.domain.events import Claim, Evaluate, Finish
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.leases import CLAIM_LEASE
+from punctual.domain.operation_memory import without_old
 from punctual.domain.run import Lease, Reason, Run, RunStatus, Trigger, with_claim
 from punctual.domain.schedules.schedule import Once, next_after
 from punctual.domain.schedules.values import counts_from_completion
@@ -80,6 +81,7 @@ def fire(
         latest_run_id=run.run_id,
         timer_at=timer_at,
         write_ids=(*state.write_ids[1 - MAX_WRITE_IDS :], write_id),
+        operation_memory=without_old(state.operation_memory, now),
         ended_at=None,
     )
     put_timer_at = (
@@ -113,6 +115,7 @@ def claim(
         runs=(claimed_run,),
         timer_at=timer_at,
         write_ids=(*state.write_ids[1 - MAX_WRITE_IDS :], write_id),
+        operation_memory=without_old(state.operation_memory, now),
         ended_at=None,
     )
     lease = Lease(token=token, until=now + CLAIM_LEASE)
@@ -158,6 +161,7 @@ def finish(
         unrecorded=() if transactional else (ended_run,),
         timer_at=timer_at,
         write_ids=(*state.write_ids[1 - MAX_WRITE_IDS :], write_id),
+        operation_memory=without_old(state.operation_memory, now),
         ended_at=(state.ended_at or now) if timer_at is None else None,
     )
     put_timer_at = None if timer_at == state.timer_at else timer_at

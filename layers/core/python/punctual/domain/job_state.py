@@ -142,6 +142,7 @@ class JobState(
         "catch_up": "behind",
         "write_ids": "writers",
         "is_blank": "blank",
+        "operation_memory": "ops",
     },
 ):
     """The state of a job. Only `decide` changes it; a swap on `version` writes it."""
@@ -173,6 +174,7 @@ class JobState(
     ended_at: Moment | None = None  # when the job ended; retention starts here
     is_blank: bool = False  # placeholder of a job that was created later than its timer
     notify: str = ""  # the statuses of each `notify` entry in force, as letters
+    operation_memory: bytes = b""  # the operations that acted on the job lately
     # Occurrences with an outcome from before their time, because they were fired ahead. A change
     # of schedule can move `planned_until` back, and must not fire them again.
     settled_ahead: tuple[Moment, ...] = ()

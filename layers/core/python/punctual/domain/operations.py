@@ -11,6 +11,9 @@ OPERATION_RETENTION = timedelta(days=7)
 MAX_OPERATION_ERRORS = 100
 MAX_OPERATION_JOBS = 100_000
 MAX_OPERATION_RUNS = 10_000  # each of a retry reads its run and writes a new one
+MAX_SLICE_ITEMS = 100  # that one slice acts on
+# Since the last progress. Later a slice is not repeated, because its jobs forget the operation.
+MAX_SLICE_AGE = timedelta(hours=6)
 
 
 class OperationAction(StrEnum):
@@ -68,6 +71,7 @@ class Operation(Struct, frozen=True, omit_defaults=True):
     errors: tuple[OperationError, ...] = ()
     ended_at: datetime | None = None
     revision: int = 1  # each write raises it
+    moved_at: datetime | None = None  # when `next_item` last rose
 
     @property
     def is_running(self) -> bool:
@@ -105,6 +109,7 @@ def with_results(operation: Operation, results: ItemResults, now: datetime) -> O
         status=OperationStatus.DONE if is_done else operation.status,
         ended_at=now if is_done else operation.ended_at,
         revision=operation.revision + 1,
+        moved_at=now if results.item_count else operation.moved_at,
     )
 
 

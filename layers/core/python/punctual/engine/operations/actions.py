@@ -15,13 +15,13 @@ from punctual.domain.errors import (
     LimitExceeded,
     NotFound,
     PunctualError,
-    Unavailable,
     Unreadable,
     WaitQueueFull,
 )
 from punctual.domain.events import Event
 from punctual.domain.identifiers import derived_id, write_id_of
 from punctual.domain.job_state import MisfirePolicy
+from punctual.domain.operation_memory import MAX_REMEMBERED_OPERATIONS, MEMORY_HOURS
 from punctual.domain.operations import (
     ItemResults,
     Operation,
@@ -49,6 +49,12 @@ _AUDIT_ACTIONS = {
     OperationAction.RUN_NOW: audit.RUN_ORDER,
     OperationAction.RETRY: audit.RUN_RETRY,
 }
+_QUEUE_FULL = "The job's wait queue is full."
+_MEMORY_FULL = (
+    f"{MAX_REMEMBERED_OPERATIONS} operations paused or resumed the job within {MEMORY_HOURS} "
+    "hours: wait, or change the job itself."
+)
+_FULL_OF_ACTION = {OperationAction.PAUSE: _MEMORY_FULL, OperationAction.RESUME: _MEMORY_FULL}
 _decode_actor = msgspec.json.Decoder(Actor).decode
 # The error of one item. Any other error stops the slice, and the item is tried again.
 _ITEM_ERRORS = (Conflict, Invalid, NotFound, Unreadable, WaitQueueFull)
@@ -121,7 +127,10 @@ class OperationActions:
         results = self._applier.apply(changes)
         if operation.action is OperationAction.CANCEL:
             self._give_up_names(results)
-        errors = [_result_error(item, result) for item, result in zip(items, results, strict=True)]
+        errors = [
+            _result_error(operation.action, item, result)
+            for item, result in zip(items, results, strict=True)
+        ]
         found_errors = tuple(error for error in errors if error is not None)
         return ItemResults(len(items) - len(found_errors), found_errors)
 
@@ -136,11 +145,6 @@ class OperationActions:
         }
         rows = self._job_states.load_definitions(list(states)) if states else {}
         self._names.give_up_cancelled([(states[ref], row) for ref, row in rows.items()])
-
-    def give_up_item(self, item: OperationItem) -> ItemResults:
-        """Return the result of an item that several tries could not act on."""
-        text = "The store could not act on it in several tries."
-        return ItemResults(0, (_error(item, Unavailable.code, text),))
 
     def _put_payloads(
         self, tenant: str, items: Sequence[OperationItem], run_ids: Sequence[str], payload: Any
@@ -198,7 +202,8 @@ def _event(operation: Operation, run_id: str, has_payload: bool) -> Event:
                 operation.until, operation.note, operation.operation_id, operation.created_by
             )
         case OperationAction.RESUME:
-            return events.Resume(MisfirePolicy(operation.missed) if operation.missed else None)
+            misfire = MisfirePolicy(operation.missed) if operation.missed else None
+            return events.Resume(misfire, operation.operation_id)
         case OperationAction.CANCEL:
             return events.Cancel()
         case _:
@@ -220,7 +225,9 @@ def _note(operation: Operation, run_id: str, actor: Actor | None, has_payload: b
     return Note(actor, action, operation.created_at, run_id if is_run else "", after=after)
 
 
-def _result_error(item: OperationItem, result: Result) -> OperationError | None:
+def _result_error(
+    action: OperationAction, item: OperationItem, result: Result
+) -> OperationError | None:
     """Return the error of a change, or None if it happened."""
     if result.has_failed:
         return _error(item, "UNAVAILABLE", "The job cannot be read from the store.")
@@ -229,7 +236,7 @@ def _result_error(item: OperationItem, result: Result) -> OperationError | None:
     if result.decision is None or result.decision.state.is_blank:
         return _error(item, NotFound.code, "There is no such job.")
     if result.verdict is Verdict.FULL:
-        return _error(item, LimitExceeded.code, "The job's wait queue is full.")
+        return _error(item, LimitExceeded.code, _FULL_OF_ACTION.get(action, _QUEUE_FULL))
     if result.verdict is Verdict.CONFLICT:
         status = result.decision.state.status
         return _error(item, Conflict.code, f"The job is {status}: this is no longer possible.")

@@ -1,19 +1,15 @@
 """The write half of the API. It includes reads that write audit entries."""
 
-from datetime import datetime
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from punctual.aws.secret_store import SsmSecretStore
 from punctual.engine.commands.artifacts import Artifacts
 from punctual.engine.commands.failures import FailureCommands
-from punctual.engine.commands.job_names import JobNames
-from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import WebhookSecretReader
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.queries.artifacts import ArtifactQueries
-from punctual.engine.queries.jobs import JobQueries
 from punctual.lambdas import quotas
 from punctual.lambdas.api_runtime import (
     API_TIME_LIMIT_SECONDS,
@@ -23,8 +19,8 @@ from punctual.lambdas.api_runtime import (
     offered_task_types,
     read_caller,
 )
+from punctual.lambdas.job_commands import build_jobs, build_queries
 from punctual.lambdas.runtime import Runtime
-from punctual.lambdas.telemetry import engine_log
 from punctual.lambdas.token_service import build_token_commands, read_token_key
 from punctual.lambdas.webhook_keys import WebhookKeys
 from punctual.settings import Settings
@@ -60,33 +56,10 @@ NO_SCRIPTS_IMAGE_HINT = (
 
 def build_write_api(runtime: Runtime) -> Any:
     """Return the resolver for writes."""
-    queries = JobQueries(
-        job_states=runtime.ports.job_states,
-        job_index=runtime.ports.job_index,
-        history=runtime.ports.history,
-        run_index=runtime.ports.run_index,
-        blobs=runtime.ports.blobs,
-        audit_log=runtime.ports.audit_log,
-        monitor=_NoMonitor(),
-        clock=runtime.clock,
-        log=engine_log(runtime.log),
-    )
+    queries = build_queries(runtime)
     stage_quotas = quotas.build_api_quotas(runtime)
     artifacts = _build_artifacts(runtime, stage_quotas.limits_of)
-    jobs = Jobs(
-        job_states=runtime.ports.job_states,
-        history=runtime.ports.history,
-        blobs=runtime.ports.blobs,
-        receipts=runtime.ports.receipts,
-        wakeups=runtime.ports.wakeups,
-        applier=runtime.applier,
-        queries=queries,
-        clock=runtime.clock,
-        new_id=runtime.new_id,
-        names=JobNames(runtime.ports.job_names, runtime.ports.job_states, runtime.new_id),
-        quotas=stage_quotas.quotas,
-        artifacts=artifacts,
-    )
+    jobs = build_jobs(runtime, queries, stage_quotas.quotas, artifacts)
     token_commands = build_token_commands(runtime, key=lambda: read_token_key(runtime))
     read_secret = WebhookKeys(runtime).read_secret
     task_types = offered_task_types(runtime.settings)
@@ -164,13 +137,3 @@ def _build_secrets(runtime: Runtime) -> Secrets:
         runtime.new_id,
     )
     return Secrets(store, runtime.ports.audit_log)
-
-
-class _NoMonitor:
-    """A monitor for writes, which never read statistics or health."""
-
-    def stats(self, tenant: str, now: datetime) -> NoReturn:
-        raise AssertionError(f"job_service has no stats; asked for {tenant} at {now}")
-
-    def health(self, now: datetime) -> NoReturn:
-        raise AssertionError(f"job_service has no health; asked at {now}")

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from operator import itemgetter
 
 from punctual.domain.errors import Unavailable
+from punctual.domain.operations import MAX_SLICE_ITEMS
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading
 from punctual.engine.commands.definitions_store import Definitions
@@ -17,6 +18,7 @@ from punctual.engine.operations.actions import OperationActions
 from punctual.engine.operations.commands import OperationCommands
 from punctual.engine.operations.matching import Matcher
 from punctual.engine.operations.runner import OperationRunner, SliceResult
+from punctual.engine.operations.slice_tries import MIN_RETRY_SECONDS, retry_delay_seconds
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.lists.operations import OperationKey, Operations
 from punctual.engine.ports.log import Log
@@ -28,10 +30,8 @@ from punctual.node.sqlite.store import Store
 OpenTransaction = Callable[[], AbstractContextManager[None]]
 
 # Items of one slice. Due work waits for it: about ten milliseconds.
-SLICE_ITEMS = 100
+SLICE_ITEMS = MAX_SLICE_ITEMS
 SLICE_PAUSE_SECONDS = 0.001
-MIN_RETRY_SECONDS, MAX_DOUBLINGS = 1.0, 5  # of the delay after a failed slice
-MAX_ITEM_TRIES = 6  # failed slices, after which the item is given up
 MAX_KNOWN_OPERATIONS = 10_000  # a tenant has at most 20 at the same time
 
 
@@ -100,21 +100,14 @@ class BulkOperations:
             self._stale_steady = steady + MIN_RETRY_SECONDS
             return
         self._failed_tries[key] += 1
-        delay = MIN_RETRY_SECONDS * 2 ** min(self._failed_tries[key] - 1, MAX_DOUBLINGS)
+        delay = retry_delay_seconds(self._failed_tries[key])
         self._next_steady_by_key[key] = steady + delay
 
     def _run_slice(self, key: OperationKey, reading: ClockReading) -> float:
-        """Run a slice in one transaction. Return after how many seconds the next one may begin.
-
-        After a failure a slice has one item. After more failures this item is given up.
-        """
-        tries = self._failed_tries[key]
+        """Run a slice in one transaction. Return after how many seconds the next one may begin."""
         with self._open_transaction():
-            if tries >= MAX_ITEM_TRIES:
-                result = self._runner.give_up_item(key, reading.wall)
-            else:
-                limit = 1 if tries else SLICE_ITEMS
-                result = self._runner.run_slice(key, limit, reading.wall)
+            failed_tries = self._failed_tries[key]
+            result = self._runner.run_next(key, SLICE_ITEMS, failed_tries, reading.wall)
         del self._failed_tries[key]
         if not result.has_more:
             del self._next_steady_by_key[key]
