@@ -3,7 +3,7 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any
 
@@ -83,9 +83,6 @@ def command(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[
             for parameter in parameters
             if is_dataclass(parameter.annotation)
         }
-        plain_parameters = [
-            parameter for parameter in parameters if parameter.name not in option_classes
-        ]
 
         def invoke(ctx: typer.Context, **values: Any) -> None:
             session = _make_session(ctx, {name: values.pop(name) for name in COMMON_OPTIONS})
@@ -95,7 +92,7 @@ def command(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[
                 )
             _run_action(session, lambda: function(session, **values))
 
-        _set_signature(invoke, [*plain_parameters, *_option_parameters(option_classes.values())])
+        _set_signature(invoke, list(_expanded_parameters(parameters, option_classes)))
         invoke.__doc__ = function.__doc__
         app.command(name, cls=shapes.HelpCommand, rich_help_panel=panel)(invoke)
         return function
@@ -121,12 +118,16 @@ def _set_signature(invoke: Any, own_parameters: list[inspect.Parameter]) -> None
     }
 
 
-def _option_parameters(option_classes: Iterable[Any]) -> list[inspect.Parameter]:
-    return [
-        parameter
-        for option_class in option_classes
-        for parameter in inspect.signature(option_class).parameters.values()
-    ]
+def _expanded_parameters(
+    parameters: Iterable[inspect.Parameter], option_classes: Mapping[str, Any]
+) -> Iterator[inspect.Parameter]:
+    """Yield the parameters with the options of each option class in its place."""
+    for parameter in parameters:
+        option_class = option_classes.get(parameter.name)
+        if option_class is None:
+            yield parameter
+        else:
+            yield from inspect.signature(option_class).parameters.values()
 
 
 def _make_session(ctx: typer.Context, values: dict[str, Any]) -> Session:

@@ -1,6 +1,5 @@
 """The commands punctual jobs pause, resume, cancel, run and backfill."""
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,15 +7,7 @@ import typer
 from punctual_cli.commands.operations import act_on_many
 from punctual_cli.errors import CommandError, ExitCode
 from punctual_cli.input import text_fields
-from punctual_cli.input.bulk_filters import (
-    All,
-    DryRun,
-    NamePrefix,
-    Tag,
-    Text,
-    job_filter,
-    single_job,
-)
+from punctual_cli.input.bulk_filters import BulkOptions, JobFilters, single_job
 from punctual_cli.input.choices import Missed
 from punctual_cli.input.job_flags import parse_time_option
 from punctual_cli.input.options import Key, Yes, option_value
@@ -47,12 +38,9 @@ def pause(
     note: Annotated[
         str | None, typer.Option(help="Why the job is paused, for people.", show_default=False)
     ] = None,
-    tag: Tag = None,
-    name_prefix: NamePrefix = None,
-    text: Text = None,
-    is_all: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    *,
+    filters: JobFilters,
+    bulk: BulkOptions,
 ) -> None:
     """Pause a job, or many by filters.
 
@@ -60,11 +48,10 @@ def pause(
     the time and the note.
     """
     until_at = None if until is None else parse_time_option("--until", until, session.clock())
-    bulk_filter = job_filter(tag, name_prefix, text)
-    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
+    bulk_filter = filters.bulk_filter()
+    one_job = single_job(job, bulk_filter, bulk)
     if one_job is None:
-        act = partial(act_on_many, session, "pause", bulk_filter, is_all, dry_run=dry_run, yes=yes)
-        act(until=until_at, note=note)
+        act_on_many(session, "pause", bulk_filter, bulk, until=until_at, note=note)
         return
     job_id = find_job_id(session.client, one_job)
     _print_job(session, session.client.jobs.pause(job_id, until=until_at, note=note))
@@ -87,19 +74,15 @@ def resume(
             metavar="OPERATION", help="All jobs that this operation paused.", show_default=False
         ),
     ] = None,
-    tag: Tag = None,
-    name_prefix: NamePrefix = None,
-    text: Text = None,
-    is_all: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    *,
+    filters: JobFilters,
+    bulk: BulkOptions,
 ) -> None:
     """Resume a paused job, or many by filters."""
-    bulk_filter = job_filter(tag, name_prefix, text, paused_by=paused_by)
-    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
+    bulk_filter = filters.bulk_filter(paused_by=paused_by)
+    one_job = single_job(job, bulk_filter, bulk)
     if one_job is None:
-        act = partial(act_on_many, session, "resume", bulk_filter, is_all, dry_run=dry_run, yes=yes)
-        act(missed=option_value(missed))
+        act_on_many(session, "resume", bulk_filter, bulk, missed=option_value(missed))
         return
     resumed_job = session.client.jobs.resume(
         find_job_id(session.client, one_job), missed=option_value(missed)
@@ -110,21 +93,18 @@ def resume(
 def cancel(
     session: Session,
     job: OneOrManyJobs = None,
-    tag: Tag = None,
-    name_prefix: NamePrefix = None,
-    text: Text = None,
-    is_all: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    *,
+    filters: JobFilters,
+    bulk: BulkOptions,
 ) -> None:
     """Cancel a job permanently, or many by filters.
 
     Active runs are stopped, and no further run starts.
     """
-    bulk_filter = job_filter(tag, name_prefix, text)
-    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
+    bulk_filter = filters.bulk_filter()
+    one_job = single_job(job, bulk_filter, bulk)
     if one_job is None:
-        act_on_many(session, "cancel", bulk_filter, is_all, dry_run=dry_run, yes=yes)
+        act_on_many(session, "cancel", bulk_filter, bulk)
         return
     _print_job(session, session.client.jobs.cancel(find_job_id(session.client, one_job)))
 
@@ -143,12 +123,9 @@ def run(
     wait: Wait = False,
     timeout: WaitTimeout = None,
     key: Key = None,
-    tag: Tag = None,
-    name_prefix: NamePrefix = None,
-    text: Text = None,
-    is_all: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    *,
+    filters: JobFilters,
+    bulk: BulkOptions,
 ) -> None:
     """Run a job once, now, or many by filters.
 
@@ -156,17 +133,14 @@ def run(
     """
     max_wait = max_wait_option(wait, timeout)
     payload_fields = text_fields.payload_option(payload)
-    bulk_filter = job_filter(tag, name_prefix, text)
-    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
+    bulk_filter = filters.bulk_filter()
+    one_job = single_job(job, bulk_filter, bulk)
     if one_job is None:
         if wait:
             raise CommandError(
                 "--wait needs one job.", advice="Follow many with `punctual runs list`."
             )
-        act = partial(
-            act_on_many, session, "run_now", bulk_filter, is_all, dry_run=dry_run, yes=yes
-        )
-        act(idempotency_key=key, **payload_fields)
+        act_on_many(session, "run_now", bulk_filter, bulk, idempotency_key=key, **payload_fields)
         return
     job_id = find_job_id(session.client, one_job)
     started_run = session.client.jobs.run(job_id, idempotency_key=key, **payload_fields)

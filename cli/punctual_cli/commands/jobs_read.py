@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from punctual_cli.input import moments
-from punctual_cli.input.choices import JobHealth, JobSort, JobStatus, ScheduleType
 from punctual_cli.input.job_flags import find_zone, parse_option, parse_time_option
+from punctual_cli.input.list_filters import JobListFilters
 from punctual_cli.input.options import (
     DEFAULT_LIST_LIMIT,
     Limit,
     Quiet,
     fetch_up_to,
-    option_value,
-    option_values,
 )
 from punctual_cli.input.references import JobName, find_job
-from punctual_cli.input.text_fields import parse_tags
 from punctual_cli.output import answers, job_views
 from punctual_cli.session import Session
 
@@ -29,61 +26,7 @@ if TYPE_CHECKING:
 
 def list_jobs(
     session: Session,
-    status: Annotated[
-        list[JobStatus] | None,
-        typer.Option(
-            help="Only jobs with this status. Repeatable.", case_sensitive=False, show_default=False
-        ),
-    ] = None,
-    kind: Annotated[
-        ScheduleType | None,
-        typer.Option(
-            "--type",
-            help="Only jobs with this schedule type.",
-            case_sensitive=False,
-            show_default=False,
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Only jobs with exactly this name.", show_default=False),
-    ] = None,
-    name_prefix: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Only jobs with this name prefix.", show_default=False),
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Only jobs with this text in their name or tags, in upper or lower case.",
-            show_default=False,
-        ),
-    ] = None,
-    created_by: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only jobs created by this caller.", show_default=False),
-    ] = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Only jobs with this tag. Repeatable.", show_default=False
-        ),
-    ] = None,
-    health: Annotated[
-        JobHealth | None,
-        typer.Option(
-            help="Only jobs with an open failure, with a late run, or without any run.",
-            case_sensitive=False,
-            show_default=False,
-        ),
-    ] = None,
-    sort: Annotated[
-        JobSort,
-        typer.Option(
-            help="Newest first, by name, or by the next run, soonest first.", case_sensitive=False
-        ),
-    ] = JobSort.CREATED,
+    filters: JobListFilters,
     limit: Limit = DEFAULT_LIST_LIMIT,
     quiet: Quiet = False,
 ) -> None:
@@ -96,15 +39,7 @@ def list_jobs(
         session,
         limit,
         lambda max_items: session.client.jobs.list(
-            status=option_values(status),
-            schedule_type=option_value(kind),
-            name=name,
-            name_prefix=name_prefix,
-            text=text,
-            created_by=created_by,
-            tags=parse_tags(tag or ()),
-            health=option_value(health),
-            sort=option_value(sort),
+            **filters.query(),
             recent=None if quiet else job_views.MAX_SHOWN_OUTCOMES,
             limit=max_items,
         ),

@@ -32,12 +32,13 @@ File = Annotated[
 
 def create(
     session: Session,
-    flags: JobFlags,
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Name of the job.", show_default=False)
     ] = None,
     file: File = None,
     key: Key = None,
+    *,
+    flags: JobFlags,
 ) -> None:
     """Create a job, or several jobs from a file.
 
@@ -112,7 +113,6 @@ def _result_errors(result: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
 def update(
     session: Session,
     job: JobName,
-    flags: JobFlags,
     name: Annotated[
         str | None,
         typer.Option("--name", help="New name of the job.", metavar="NAME", show_default=False),
@@ -130,6 +130,8 @@ def update(
             metavar="N", help="Change the job only if it has this version.", show_default=False
         ),
     ] = None,
+    *,
+    flags: JobFlags,
 ) -> None:
     """Change fields of a job. Other fields stay as they are."""
     job_id = find_job_id(session.client, job)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from punctual_cli.errors import CommandError, ExitCode
+from punctual_cli.input.bulk_filters import BulkOptions
 from punctual_cli.input.options import DEFAULT_LIST_LIMIT, Limit, fetch_up_to
 from punctual_cli.input.prompting import confirm
 from punctual_cli.output import answers, operation_views, progress
@@ -27,27 +28,24 @@ def act_on_many(
     session: Session,
     action: Any,
     bulk_filter: dict[str, Any],
-    is_all: bool,
-    *,
-    dry_run: bool,
-    yes: bool,
+    bulk: BulkOptions,
     **fields: Any,
 ) -> None:
     """Show what matches, ask, begin an operation, and show its progress."""
     client = session.client
     with progress.spinner(session, "Finding what matches"):
-        preview = client.operations.preview(action, bulk_filter, all=is_all)
-    if dry_run and session.as_json:
+        preview = client.operations.preview(action, bulk_filter, all=bulk.is_all)
+    if bulk.dry_run and session.as_json:
         answers.write_json(preview.raw)
         return
     if not session.as_json:
         operation_views.print_preview(session, preview, action)
-    if dry_run or (not preview.matched and not session.as_json):
+    if bulk.dry_run or (not preview.matched and not session.as_json):
         return
     count = operation_views.count_text(preview.matched, action)
-    if not confirm(session, f"{_QUESTIONS[action]} {count}?", yes):
+    if not confirm(session, f"{_QUESTIONS[action]} {count}?", bulk.yes):
         raise CommandError("Nothing was changed.", ExitCode.REFUSED)
-    operation = client.operations.begin(action, bulk_filter, all=is_all, **fields)
+    operation = client.operations.begin(action, bulk_filter, all=bulk.is_all, **fields)
     _watch_to_end(session, operation)
 
 

@@ -1,17 +1,14 @@
 """The commands punctual runs cancel and retry."""
 
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from punctual_cli.commands.operations import act_on_many
 from punctual_cli.errors import CommandError
-from punctual_cli.input import moments, text_fields
-from punctual_cli.input.bulk_filters import All, DryRun, Tag, job_filter, single_job
-from punctual_cli.input.choices import RunStatus
-from punctual_cli.input.job_flags import parse_time_option
-from punctual_cli.input.options import From, Key, To, Yes, option_values
+from punctual_cli.input import text_fields
+from punctual_cli.input.bulk_filters import BulkOptions, RunFilters, single_job
+from punctual_cli.input.options import Key
 from punctual_cli.input.references import (
     LATEST_RUN,
     JobName,
@@ -52,32 +49,9 @@ def retry(
     wait: Wait = False,
     timeout: WaitTimeout = None,
     key: Key = None,
-    status: Annotated[
-        list[RunStatus] | None,
-        typer.Option(
-            help="All runs with this status. Repeatable. Default: FAILED and TIMED_OUT.",
-            case_sensitive=False,
-            show_default=False,
-        ),
-    ] = None,
-    job_name: Annotated[
-        str | None,
-        typer.Option(
-            "--job-name", metavar="NAME", help="All runs of jobs of this name.", show_default=False
-        ),
-    ] = None,
-    tag: Tag = None,
-    start: From = None,
-    end: To = None,
-    latest_only: Annotated[
-        bool,
-        typer.Option(
-            "--latest-only", help="Leave out runs that were retried, or followed by a success."
-        ),
-    ] = False,
-    is_all: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    *,
+    filters: RunFilters,
+    bulk: BulkOptions,
 ) -> None:
     """Retry a run as a new run, or all runs that match the filters.
 
@@ -85,23 +59,12 @@ def retry(
     """
     max_wait = max_wait_option(wait, timeout)
     payload_fields = text_fields.payload_option(payload)
-    now = session.clock()
-    bulk_filter = job_filter(
-        tag,
-        None,
-        None,
-        status=option_values(status),
-        job_name=job_name,
-        **{"from": start and moments.format_rfc3339(parse_time_option("--from", start, now))},
-        to=end and moments.format_rfc3339(parse_time_option("--to", end, now)),
-        latest_only=latest_only or None,
-    )
-    one_job = single_job(job, bulk_filter, is_all, dry_run=dry_run)
+    bulk_filter = filters.bulk_filter(session.clock())
+    one_job = single_job(job, bulk_filter, bulk)
     if one_job is None:
         if wait:
             raise CommandError("--wait needs one job.")
-        act = partial(act_on_many, session, "retry", bulk_filter, is_all, dry_run=dry_run, yes=yes)
-        act(idempotency_key=key, **payload_fields)
+        act_on_many(session, "retry", bulk_filter, bulk, idempotency_key=key, **payload_fields)
         return
     original_run = find_run(session.client, one_job, run)
     new_run = session.client.runs.retry(original_run, idempotency_key=key, **payload_fields)

@@ -3,29 +3,21 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from punctual_cli.errors import CommandError, ExitCode
-from punctual_cli.input import moments
-from punctual_cli.input.choices import RunReason, RunStatus, RunTime, Trigger
 from punctual_cli.input.completions import complete_jobs
-from punctual_cli.input.job_flags import parse_option, parse_time_option
+from punctual_cli.input.list_filters import RunListFilters
 from punctual_cli.input.options import (
     DEFAULT_LIST_LIMIT,
-    From,
     Limit,
     Quiet,
-    To,
     fetch_up_to,
-    option_value,
-    option_values,
 )
 from punctual_cli.input.references import LATEST_RUN, JobName, RunName, find_job_id, find_run
-from punctual_cli.input.text_fields import parse_tags
 from punctual_cli.output import answers, run_views
 from punctual_cli.output import watch as run_watch
 from punctual_cli.output.terminal_text import ColouredText
@@ -34,24 +26,6 @@ from punctual_cli.session import Session
 
 if TYPE_CHECKING:
     from punctual.client import Run
-
-
-MinDuration = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION",
-        help="Only runs with a last attempt at least this long, such as 30s.",
-        show_default=False,
-    ),
-]
-MaxDuration = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION",
-        help="Only runs with a last attempt at most this long.",
-        show_default=False,
-    ),
-]
 
 
 def list_runs(
@@ -65,44 +39,8 @@ def list_runs(
             show_default=False,
         ),
     ] = None,
-    status: Annotated[
-        list[RunStatus] | None,
-        typer.Option(
-            help="Only runs with this status. Repeatable.", case_sensitive=False, show_default=False
-        ),
-    ] = None,
-    trigger: Annotated[
-        Trigger | None,
-        typer.Option(help="Only runs with this trigger.", case_sensitive=False, show_default=False),
-    ] = None,
-    start: From = None,
-    end: To = None,
-    by: Annotated[
-        RunTime,
-        typer.Option(help="Time to show, and to compare with --from and --to."),
-    ] = RunTime.SCHEDULED,
-    reason: Annotated[
-        list[RunReason] | None,
-        typer.Option(
-            help="Only runs with this reason. Repeatable.", case_sensitive=False, show_default=False
-        ),
-    ] = None,
-    min_duration: MinDuration = None,
-    max_duration: MaxDuration = None,
-    job_name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="Only runs of jobs with exactly this name.", show_default=False
-        ),
-    ] = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Only runs of jobs with this tag. Repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    *,
+    filters: RunListFilters,
     limit: Limit = DEFAULT_LIST_LIMIT,
     quiet: Quiet = False,
 ) -> None:
@@ -110,38 +48,21 @@ def list_runs(
 
     --status RUNNING lists the active runs.
     """
-    now = session.clock()
-    if job is not None and (job_name or tag):
+    if job is not None and (filters.job_name or filters.tag):
         raise CommandError("--job-name and --tag select runs of all jobs: leave out JOB.")
     job_id = None if job is None else find_job_id(session.client, job)
+    query = filters.query(session.clock())
     listed_runs = fetch_up_to(
         session,
         limit,
-        lambda max_items: session.client.runs.list(
-            job_id,
-            status=option_values(status),
-            trigger=option_value(trigger),
-            from_=None if start is None else parse_time_option("--from", start, now),
-            to=None if end is None else parse_time_option("--to", end, now),
-            by=None if start is None and end is None else option_value(by),
-            reason=option_values(reason),
-            min_duration=_parse_duration_option("--min-duration", min_duration),
-            max_duration=_parse_duration_option("--max-duration", max_duration),
-            job_name=job_name,
-            tags=parse_tags(tag) if tag else None,
-            limit=max_items,
-        ),
+        lambda max_items: session.client.runs.list(job_id, **query, limit=max_items),
     )
     if quiet:
         answers.write_ids(session, [run.run_id for run in listed_runs])
     elif session.as_json:
         answers.write_json([run.raw for run in listed_runs])
     else:
-        run_views.print_table(session, listed_runs, by, shows_jobs=job_id is None)
-
-
-def _parse_duration_option(option: str, text: str | None) -> timedelta | None:
-    return None if text is None else parse_option(option, lambda: moments.parse_duration(text))
+        run_views.print_table(session, listed_runs, filters.by, shows_jobs=job_id is None)
 
 
 def show(session: Session, job: JobName, run: RunName = LATEST_RUN) -> None:

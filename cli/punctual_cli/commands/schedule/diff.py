@@ -1,6 +1,7 @@
 """The command punctual diff."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,37 +23,52 @@ _SCHEDULE_TYPE = "schedule_type"
 Fields = dict[str, Any]
 
 
-def diff(
-    session: Session,
-    before: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="JOB|EXPR",
-            help="Id or name of a job, or a cron expression before another one.",
-            autocompletion=completions.complete_jobs,
-            show_default=False,
-        ),
-    ] = None,
-    after: Annotated[
-        str | None,
-        typer.Argument(metavar="EXPR", help="The other cron expression.", show_default=False),
-    ] = None,
+Before = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="JOB|EXPR",
+        help="Id or name of a job, or a cron expression before another one.",
+        autocompletion=completions.complete_jobs,
+        show_default=False,
+    ),
+]
+After = Annotated[
+    str | None,
+    typer.Argument(metavar="EXPR", help="The other cron expression.", show_default=False),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="Compare the jobs of these files, as punctual apply reads them. Repeatable.",
+        show_default=False,
+    ),
+]
+Days = Annotated[int, typer.Option("--days", min=1, max=366, metavar="N", help="Days to compare.")]
+
+
+@dataclass(frozen=True)
+class NewSchedule:
+    """The options that change the schedule of a job."""
+
     cron: Annotated[
         str | None,
         typer.Option("--cron", metavar="EXPR", help="New cron expression.", show_default=False),
-    ] = None,
+    ] = None
     every: Annotated[
         str | None,
         typer.Option("--every", metavar="DURATION", help="New interval.", show_default=False),
-    ] = None,
+    ] = None
     at: Annotated[
         str | None,
         typer.Option("--at", metavar="TIME", help="New single time.", show_default=False),
-    ] = None,
+    ] = None
     tz: Annotated[
         str | None,
         typer.Option("--tz", metavar="ZONE", help="New time zone.", show_default=False),
-    ] = None,
+    ] = None
     assign: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,26 +77,28 @@ def diff(
             help="New value of any field of the schedule. Repeatable.",
             show_default=False,
         ),
-    ] = None,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="FILE",
-            help="Compare the jobs of these files, as punctual apply reads them. Repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    days: Annotated[
-        int, typer.Option("--days", min=1, max=366, metavar="N", help="Days to compare.")
-    ] = 30,
+    ] = None
+
+    def job_flags(self) -> JobFlags:
+        return JobFlags(
+            cron=self.cron, every=self.every, at=self.at, tz=self.tz, assign=self.assign
+        )
+
+
+def diff(
+    session: Session,
+    before: Before = None,
+    after: After = None,
+    *,
+    new_schedule: NewSchedule,
+    file: Files = None,
+    days: Days = 30,
 ) -> None:
     """Show what a change of a schedule does to the next days. Nothing is changed.
 
     It compares a job with new options, two cron expressions, or jobs with files.
     """
-    flags = JobFlags(cron=cron, every=every, at=at, tz=tz, assign=assign)
+    flags = new_schedule.job_flags()
     if file is not None:
         if before is not None or flags != JobFlags():
             raise CommandError("--file cannot be combined with a job, an expression or options.")
