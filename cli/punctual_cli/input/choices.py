@@ -1,7 +1,7 @@
 """The enumerated words that options take.
 
-They repeat words of the domain and of the API, because each completion of a word imports this
-module, and the domain takes longer to import. A test compares them.
+They repeat words of the domain and of the API. Each completion of a word imports this module, and
+the domain takes longer to import. A test compares them.
 """
 
 from enum import StrEnum
