@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from punctual.aws.dynamodb.lists.failures import FailureChange
-from punctual.aws.dynamodb.lists.job_rows import FAILURES_ATTR, JobRows
+from punctual.aws.dynamodb.lists.job_rows import JobRows, is_failing_item
 from punctual.aws.dynamodb.stream_records import parse_record
 from punctual.domain.errors import Unavailable
 from punctual.domain.failures import Acknowledgement, EndedRun, Failure, after_run
@@ -84,7 +84,7 @@ class Lists:
         return list(self.failures.page(tenant, 200, None).failures)
 
     def has_mark(self) -> bool:
-        return any(FAILURES_ATTR in row for row in self.aws.rows("lists"))
+        return any(map(is_failing_item, self.aws.rows("lists")))
 
 
 @pytest.fixture
@@ -138,6 +138,39 @@ def test_requested_success_of_a_one_time_job_closes_its_failure(lists: Lists) ->
     retried = ended(2, "SUCCESS", trigger=Trigger.RETRY)
     lists.change(failed, a_state(3, **one_time), a_state(4, retried, **one_time))
     assert lists.open_failures() == []
+
+
+def test_own_success_of_a_one_time_job_closes_the_failure_of_a_requested_run(lists: Lists) -> None:
+    one_time: dict[str, Any] = {"kind": ScheduleKind.FUTURE, "latest_run_id": an_id(1)}
+    requested = ended(1, trigger=Trigger.RUN_NOW)
+    failed, waits = a_state(2, requested, **one_time), a_state(3, **one_time)
+    lists.change(None, a_state(1, **one_time), failed, waits)
+    assert len(lists.open_failures()) == 1
+    lists.change(waits, a_state(4, ended(2, "SUCCESS"), **one_time))
+    assert lists.open_failures() == []
+    assert not lists.has_mark()
+
+
+def test_late_write_of_a_mark_changes_no_later_mark(lists: Lists) -> None:
+    lists.change(None, a_state(1), a_state(2, ended(1)))
+    lists.change(a_state(3), a_state(4, ended(2, "SUCCESS")))
+    assert not lists.failures._mark(KEY, 2, has_failures=True)
+    assert not lists.has_mark()
+    lists.change(a_state(5), a_state(6, ended(3)))
+    lists.failures._mark(KEY, 4, has_failures=False)
+    assert lists.has_mark()
+
+
+def test_replay_after_the_closed_row_is_gone_opens_no_failure(
+    lists: Lists, clock: ManualClock
+) -> None:
+    first, failed, later = a_state(1), a_state(2, ended(1)), a_state(3)
+    lists.change(None, first, failed)
+    lists.change(failed, later, a_state(4, ended(2, "SUCCESS")))
+    clock.set(after(2 * 3_600))
+    lists.change(first, failed)
+    assert lists.open_failures() == []
+    assert not lists.has_mark()
 
 
 def test_cancel_closes_all_failures(lists: Lists) -> None:

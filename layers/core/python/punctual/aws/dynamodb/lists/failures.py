@@ -1,7 +1,8 @@
 """The open failures of jobs: one row for each job, with all of its kinds of errors.
 
-The list row of a job holds a mark while failures are open. So a success knows without a read
-whether there is something to close. The mark is set before the row, and removed after it.
+The list row of a job has a mark of open failures. So a success knows without a read whether there
+is something to close. The mark is set before the row, and taken away after it. It carries the
+version of the job state, so that a write that takes effect late changes no later mark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,19 @@ from msgspec.structs import replace
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout
-from punctual.aws.dynamodb.lists.job_rows import FAILURES_ATTR, is_expired_item
+from punctual.aws.dynamodb.lists.job_rows import (
+    FAILURES_ATTR,
+    failure_mark,
+    is_expired_item,
+    is_failing_item,
+)
 from punctual.aws.dynamodb.lists.keys import (
     ListKind,
     list_partition,
     list_partitions,
     list_slot_of,
 )
+from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import Unavailable
 from punctual.domain.failures import (
     Acknowledgement,
@@ -168,14 +175,15 @@ class DynamoFailures:
         for _ in range(MAX_FAILURE_TRIES):
             row = _parse(item, now)
             changed = _after(key, row, changes)
-            if changed.failures and not row.failures:
-                self._mark(key, has_failures=True)
+            opens = bool(changed.failures) and not row.failures
+            if opens and not self._mark(key, changed.version, has_failures=True):
+                return  # a later version has closed all, and its row is gone by now
             failed = None
             if (changed.failures, changed.expires) != (row.failures, row.expires):
                 failed = self._put(key, changed, item, now)
             if failed is None:
                 if not changed.failures:
-                    self._mark(key, has_failures=False)
+                    self._mark(key, changed.version, has_failures=False)
                 return
             item = failed
         raise _contended()
@@ -198,21 +206,28 @@ class DynamoFailures:
             return None
         return dict(failed.item)
 
-    def _mark(self, key: JobKey, has_failures: bool) -> None:
-        """Set or remove the mark in the row of the job's list, if there is one."""
+    def _mark(self, key: JobKey, version: int, has_failures: bool) -> bool:
+        """Set the mark in the row of the job's list, if there is a row without a later mark.
+
+        Only an open failure sets a first mark. Return whether failures may be open by this version.
+        """
         slot = list_slot_of(key.job_id, self._slots)
         row_key = keys.RowKey(
             list_partition(key.tenant, ListKind.JOBS, slot), keys.escape(key.job_id)
         )
-        names = {"#key": keys.PK, "#open": FAILURES_ATTR}
+        expression = "attribute_exists(#key) AND #mark < :mark"
         if has_failures:
-            condition = Condition(
-                "attribute_exists(#key)", "SET #open = :open", names, {":open": to_attribute(1)}
-            )
-        else:
-            expression = "attribute_exists(#key) AND attribute_exists(#open)"
-            condition = Condition(expression, "REMOVE #open", names)
-        self._dynamo.update_if(self._table, row_key, condition)
+            expression = "attribute_exists(#key) AND (attribute_not_exists(#mark) OR #mark < :mark)"
+        condition = Condition(
+            expression,
+            "SET #mark = :mark",
+            {"#key": keys.PK, "#mark": FAILURES_ATTR},
+            {":mark": to_attribute(failure_mark(version, has_failures))},
+        )
+        failed = self._dynamo.update_if(self._table, row_key, condition)
+        if not isinstance(failed, ConditionFailed) or FAILURES_ATTR not in failed.item:
+            return has_failures
+        return is_failing_item(dict(failed.item))
 
     def _read(self, key: JobKey) -> Item:
         row_key = self._row_key(key)

@@ -12,7 +12,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, prefetch
 from punctual.aws.dynamodb.lists.job_row import JobRow, unpack_row
-from punctual.aws.dynamodb.lists.job_rows import FAILURES_ATTR, HELD_ATTR, is_expired_item
+from punctual.aws.dynamodb.lists.job_rows import HELD_ATTR, is_expired_item, is_failing_item
 from punctual.aws.dynamodb.lists.keys import ListKind, list_partitions
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import JobKey
@@ -126,7 +126,7 @@ class JobRowReader:
                 if not is_expired_item(item, now):
                     check_layout(item)
                     row = unpack_row(item[keys.DATA_ATTR]["B"])
-                    yield job_id, ListedJob(job_id, row, FAILURES_ATTR in item)
+                    yield job_id, ListedJob(job_id, row, is_failing_item(item))
             if has_more and number == MAX_PAGES_PER_SLOT:
                 yield job_id, None
                 return

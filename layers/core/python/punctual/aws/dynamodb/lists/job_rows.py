@@ -24,7 +24,7 @@ from punctual.engine.ports.rows import JobKey
 
 MAX_MERGE_TRIES = 5  # writes of one row until its outcomes include those of other writers
 OUTCOMES_ATTR = "outcomes"
-FAILURES_ATTR = "failing"  # set while the job has an open failure
+FAILURES_ATTR = "failing"  # the mark of open failures: an odd number while a failure is open
 HELD_ATTR = "held"  # set if an executor holds a run of the job, so that a filter finds it
 
 
@@ -73,7 +73,7 @@ class JobRows:
     def write(self, changes: Sequence[JobRowChange]) -> frozenset[JobKey]:
         """Write each row unless a later version stands there. Merge the outcomes in any case.
 
-        Return the jobs with a mark of an open failure, of those with a row that was read.
+        Return the jobs with a mark of an open failure, of those with an outcome before.
 
         1. A change without outcomes leaves those of the row as they are.
         2. A change with outcomes reads the row, and writes if its outcomes are still the same.
@@ -83,28 +83,32 @@ class JobRows:
         """
         known_keys = [change.key for change in changes if change.outcomes and not change.is_first]
         items = self._dynamo.read(self._table, [self.row_key(key) for key in known_keys])
-        self._dynamo.pool.map(
+        are_failing = self._dynamo.pool.map(
             lambda change: self._write(change, items.get(self.row_key(change.key), {})), changes
         )
         return frozenset(
             change.key
-            for change in changes
-            if FAILURES_ATTR in items.get(self.row_key(change.key), {})
+            for change, is_failing in zip(changes, are_failing, strict=True)
+            if is_failing
         )
 
     def row_key(self, key: JobKey) -> keys.RowKey:
         slot = list_slot_of(key.job_id, self._slots)
         return keys.RowKey(list_partition(key.tenant, ListKind.JOBS, slot), keys.escape(key.job_id))
 
-    def _write(self, change: JobRowChange, item: Item) -> None:
+    def _write(self, change: JobRowChange, item: Item) -> bool:
+        """Write a row, and return whether it was seen with a mark of an open failure.
+
+        A row with unexpected outcomes refuses the first write, and so shows its mark.
+        """
         now = self._clock()
         for _ in range(MAX_MERGE_TRIES):
             condition = _update_of(change, item, now)
             if condition is None:
-                return
+                return is_failing_item(item)
             outcome = self._dynamo.update_if(self._table, self.row_key(change.key), condition)
             if not isinstance(outcome, ConditionFailed):
-                return
+                return is_failing_item(item)
             item = dict(outcome.item)
         raise Unavailable("A row of the list of jobs changed at each try to write it.")
 
@@ -128,6 +132,19 @@ def is_expired_item(item: Item, now: datetime) -> bool:
     return keys.TTL in item and int(item[keys.TTL]["N"]) <= now.timestamp()
 
 
+def failure_mark(version: int, has_failures: bool) -> int:
+    """Return the mark of a job in this version. Later versions have higher marks.
+
+    So a late write of an earlier version is refused, whether it sets the mark or takes it away.
+    """
+    return 2 * version + has_failures
+
+
+def is_failing_item(item: Item) -> bool:
+    """Return whether the row of a job has the mark of an open failure."""
+    return FAILURES_ATTR in item and int(item[FAILURES_ATTR]["N"]) % 2 == 1
+
+
 def _update_of(change: JobRowChange, item: Item, now: datetime) -> Condition | None:
     """Return the update that brings this row up to date, or None if it already is."""
     job_id = change.key.job_id
@@ -142,7 +159,7 @@ def _update_of(change: JobRowChange, item: Item, now: datetime) -> Condition | N
     if not item or int(item[keys.VERSION_ATTR]["N"]) < change.version + change.replaces_same:
         update.set_row(change)
         if replaces_expired or change.is_new:
-            update.removed.append(OUTCOMES_ATTR)
+            update.removed += [OUTCOMES_ATTR, FAILURES_ATTR]
     if merged != stored:
         update.set_outcomes(pack_outcomes(job_id, merged), pack)
     return update.condition() if update.values else None
