@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import ENDED_RUN_STATUSES, Run, RunStatus, Trigger
@@ -119,11 +120,30 @@ class Invariants(WriteObserver):
             )
 
 
+class Swapped(NamedTuple):
+    """A write of a job state, with the stored state before it."""
+
+    at: datetime
+    old: StoredState | None
+    new: StoredState
+
+
+class Recorded(NamedTuple):
+    """A write of a history row."""
+
+    at: datetime
+    row: RunRow
+
+
 class StoryInvariants(Invariants):
-    """Rules of a story with known client calls and executor reports."""
+    """Rules of a story with known client calls and executor reports.
+
+    `writes` holds all writes of job states and history rows in their order.
+    """
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
+        self.writes: list[Swapped | Recorded] = []
         self.reports = Reports()
         self.ledgers: dict[JobKey, JobLedger] = {}
 
@@ -138,6 +158,11 @@ class StoryInvariants(Invariants):
             if old is not None:
                 self._watch_attempts(key, old, state)
         super().before_swap(old, new)
+        self.writes.append(Swapped(self._clock(), old, new))
+
+    def before_row(self, old: RunRow | None, new: RunRow) -> None:
+        super().before_row(old, new)
+        self.writes.append(Recorded(self._clock(), new))
 
     def _watch_attempts(self, key: JobKey, old: StoredState, state: JobState) -> None:
         after = {run.run_id: run for run in (*state.runs, *state.unrecorded)}

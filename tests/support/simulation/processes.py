@@ -172,6 +172,13 @@ class Work:
     renewals: int = 0
 
 
+def _error_of(work: Work) -> str:
+    """Return one of two errors for a failed attempt, so that jobs have several open failures."""
+    if work.status in (RunStatus.SUCCESS, RunStatus.CANCELLED):
+        return ""
+    return "the disk is full" if work.assignment.run.token % 2 else "the peer did not answer"
+
+
 class ReturnPlan(NamedTuple):
     """A return of a run by its executor: whether the work had begun, and whether it must wait."""
 
@@ -254,7 +261,7 @@ class ExecutorProcess(Process):
         run, key = work.assignment.run, work.assignment.key
         name = output_key(key, run.run_id, run.attempt)
         self.ports.blobs.put(name, output_of(run.run_id, run.token), "text/plain")
-        detail = Detail(output_blob=name)
+        detail = Detail(output_blob=name, error=_error_of(work))
         self.world.invariants.reports.ends[key, run.run_id, run.token] = work.status
         finished = FinishedAttempt(key, run.run_id, run.token, work.status, True, detail)
         (result,) = self._executor.finish([finished])

@@ -57,6 +57,7 @@ class Setup:
     slowest: float = CALL_SECONDS  # longest port call in seconds, log-uniform, at least 3 ms
     clock_steps: Sequence[ClockStep] = ()
     may_repair: bool = False  # whether the reconciler may find something to repair
+    first_id: int = 0  # so that the jobs of several worlds have different ids
 
 
 class Process:
@@ -153,7 +154,7 @@ class World:
         self.logged: list[tuple[str, dict[str, Any]]] = []
         self.crashes = 0
         self.repaired_jobs = 0  # jobs that the reconciler repaired
-        self._ids = 0
+        self._ids = setup.first_id
         self._turns = Turns()
         self._active: Process | None = None
         self._until = START

@@ -1,0 +1,86 @@
+"""Lists agree with job states and history whenever they are settled, under every seed."""
+
+import pytest
+
+from punctual.aws.dynamodb.lists.job_index import DynamoJobIndex
+from punctual.aws.dynamodb.lists.job_row_reader import JobRowReader
+from punctual.aws.dynamodb.lists.job_rows import is_failing_item
+from punctual.engine.ports.rows import JobKey
+from tests.support.list_plays.list_checks import (
+    check_failures,
+    check_job_index,
+    check_runs,
+    expected_failures,
+    expected_outcomes,
+    jobs_of,
+)
+from tests.support.list_plays.recorded_plays import recorded_plays
+from tests.support.list_plays.status_play import TABLE, StatusPlay
+from tests.support.simulation.seeds import DAY, replay_hint, seeds
+
+PLAYS = 3
+SEEDS = seeds(fixed=60, fresh=60, day=DAY)
+BLOCK = 15
+BLOCKS = [SEEDS[first : first + BLOCK] for first in range(0, len(SEEDS), BLOCK)]
+
+
+def check_on_aws(play: StatusPlay) -> None:
+    """Check all lists after all records, through the adapters that requests use."""
+    truth, now, chance = play.truth, play.clock(), play.chance
+    reader = JobRowReader(play.dynamo, TABLE, play.list_slots, play.clock)
+    check_job_index(DynamoJobIndex(reader), truth, now, chance)
+    check_runs(play.run_list, truth, now, chance)
+    check_failures(play.failures, truth, chance)
+    check_job_rows(play)
+
+
+def check_job_rows(play: StatusPlay) -> None:
+    truth = play.truth
+    jobs = jobs_of(truth)
+    stored = play.job_rows.load(list(jobs))
+    assert stored.keys() == jobs.keys(), "jobs without a row, or rows without a job"
+    failing = {JobKey(key.tenant, key.job_id) for key in jobs} & {
+        JobKey(key.tenant, job_id) for key in jobs for job_id, _ in expected_failures(truth)
+    }
+    for key, state in jobs.items():
+        row = stored[key].row
+        assert (row.status, row.kind, row.edition) == (state.status, state.kind, state.edition)
+        assert row.live_runs == len(state.runs) + len(state.wait_queue)
+        assert row.held_runs == sum(run.is_held for run in state.runs)
+        assert row.name == play.definition_of(state).name
+        ahead = [run.scheduled_at for run in state.runs if row.next_at == run.scheduled_at]
+        assert row.next_at == (min(ahead) if ahead else state.next_at) or state.pause is not None
+        assert stored[key].outcomes == expected_outcomes(truth, key)
+    marked = {
+        JobKey("acme", item["sk"]["S"])
+        for item in play.database.rows(TABLE)
+        if is_failing_item(item)
+    }
+    assert marked == failing, f"marks of open failures: {marked}, failing: {failing}"
+
+
+def play_on_aws(seed: int) -> StatusPlay:
+    plays = recorded_plays(seed, PLAYS)
+    play = StatusPlay(plays, seed)
+    settle_at = {play.chance.randrange(len(plays.writes)) for _ in range(2)}
+    for number, write in enumerate(plays.writes):
+        play.write(write)
+        if play.chance.random() < 0.5:
+            play.step()
+        if number in settle_at:
+            play.settle()
+            check_on_aws(play)
+    play.settle()
+    check_on_aws(play)
+    return play
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_lists_on_aws_say_what_states_and_history_say(block: list[int]) -> None:
+    faults = 0
+    for seed in block:
+        try:
+            faults += play_on_aws(seed).faults
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}; {replay_hint(DAY)}: {error}") from error
+    assert faults > len(block)
