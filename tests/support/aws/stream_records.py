@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from punctual.aws.dynamodb.jobs.state_rows import to_row
-from punctual.aws.dynamodb.keys import STATE_SORT_KEY
+from punctual.aws.dynamodb.keys import STATE_SORT_KEY, STATUS_ATTR
 from punctual.domain.job_state import JobState
 from tests.support.aws.moto_adapter import Moto
 from tests.support.builders import NOON
@@ -63,9 +63,9 @@ class Stream:
         }
 
     def catch(self, **extra: Any) -> list[Row]:
-        """Return records of the changes of job states since the last call, one for each state.
+        """Return records of the changes of states since the last call, one for each state.
 
-        The event source passes no other rows.
+        The event source passes no other rows than those of jobs and operations.
         """
         assert self._store is not None
         rows = self._store.rows(self._store.settings.jobs_table)
@@ -73,7 +73,8 @@ class Stream:
         places = [
             place
             for place in {**self._seen, **now}
-            if place[1] == STATE_SORT_KEY and self._seen.get(place) != now.get(place)
+            if STATUS_ATTR in (now.get(place) or self._seen[place])
+            and self._seen.get(place) != now.get(place)
         ]
         caught = [self.record(self._seen.get(at), now.get(at), **extra) for at in sorted(places)]
         self._seen = now

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from punctual.aws.dynamodb.attributes import Item
 from punctual.aws.dynamodb.jobs.state_rows import from_row, note_of
-from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR, SK, STATE_SORT_KEY
+from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR, PK, SK, STATE_SORT_KEY, RowKey
+from punctual.aws.dynamodb.lists import operation_rows
 from punctual.domain.job_state import JobState
+from punctual.domain.operations import Operation
 from punctual.engine.ports.audit_log import Note
 
 _IMAGES_BY_EVENT = {"INSERT": (False, True), "MODIFY": (True, True), "REMOVE": (True, False)}
@@ -40,6 +42,15 @@ class Record(NamedTuple):
         return self.state.version + (self.new is None)
 
 
+class OperationRecord(NamedTuple):
+    """One write of an operation, with the operation after it."""
+
+    sequence_number: str
+    event_id: str
+    changed_at: datetime
+    operation: Operation
+
+
 def sequence_number_of(record: Mapping[str, Any]) -> str:
     sequence_number: str = record["dynamodb"]["SequenceNumber"]
     return sequence_number
@@ -62,15 +73,30 @@ def parse_record(record: Mapping[str, Any]) -> Record | None:
     )
     old = None if old_row is None else from_row(old_row).state
     new = None if new_row is None else from_row(new_row).state
-    changed_at = datetime.fromtimestamp(float(change["ApproximateCreationDateTime"]), UTC)
     return Record(
         sequence_number_of(record),
         record["eventID"],
-        changed_at,
+        _changed_at(record),
         old,
         new,
         _note_of_change(old_row, new_row),
     )
+
+
+def parse_operation_record(record: Mapping[str, Any]) -> OperationRecord | None:
+    """Return the decoded record of an operation, or None for another row, or an expired one."""
+    change = record["dynamodb"]
+    key = RowKey(change["Keys"][PK]["S"], change["Keys"][SK]["S"])
+    if not operation_rows.is_operation_key(key) or record["eventName"] == "REMOVE":
+        return None
+    operation = operation_rows.from_row(_decode_image(change, "NewImage"))
+    return OperationRecord(
+        sequence_number_of(record), record["eventID"], _changed_at(record), operation
+    )
+
+
+def _changed_at(record: Mapping[str, Any]) -> datetime:
+    return datetime.fromtimestamp(float(record["dynamodb"]["ApproximateCreationDateTime"]), UTC)
 
 
 def _note_of_change(old_row: Item | None, new_row: Item | None) -> Note | None:

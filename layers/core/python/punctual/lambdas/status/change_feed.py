@@ -1,12 +1,12 @@
-"""Writes the change feed from changes of job states: one row for each batch and tenant."""
+"""Writes the change feed from changes of jobs and operations: a row for each batch and tenant."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed, FeedEntry
 from punctual.aws.dynamodb.lists.job_row import NO_HEAD
-from punctual.aws.dynamodb.stream_records import Record
+from punctual.aws.dynamodb.stream_records import OperationRecord, Record
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.job_state import JobState, task_type_of
 from punctual.domain.schedules.timezones import TZDATA_VERSION
@@ -26,6 +26,7 @@ class ChangeFeedWriter:
         self,
         changes: Sequence[tuple[Record, Changes]],
         run_rows: Mapping[RunKey, RunRow],
+        operations: Sequence[OperationRecord] = (),
     ) -> None:
         """Write all changes. `run_rows` holds the last form of each changed run."""
         visible = [
@@ -44,9 +45,36 @@ class ChangeFeedWriter:
             entries_by_tenant.setdefault(state.tenant, []).extend(
                 _entries(record, job_changes, run_rows, label)
             )
+        for operation_record in last_revisions(operations):
+            tenant = operation_record.operation.tenant
+            entries_by_tenant.setdefault(tenant, []).append(_operation_entry(operation_record))
+        sequence_numbers = [record.sequence_number for record, _ in changes]
+        sequence_numbers += [record.sequence_number for record in operations]
         for tenant, entries in entries_by_tenant.items():
             if entries:
-                self._feed.append(tenant, changes[0][0].sequence_number, entries)
+                self._feed.append(tenant, sequence_numbers[0], entries)
+
+
+def last_revisions(records: Sequence[OperationRecord]) -> Collection[OperationRecord]:
+    """Return the last record of each operation. Its slices are written often."""
+    last: dict[tuple[str, str], OperationRecord] = {}
+    for record in records:
+        key = (record.operation.tenant, record.operation.operation_id)
+        if key not in last or last[key].operation.revision < record.operation.revision:
+            last[key] = record
+    return last.values()
+
+
+def _operation_entry(record: OperationRecord) -> FeedEntry:
+    operation = record.operation
+    return FeedEntry(
+        ChangeKind.OPERATION.value,
+        "",
+        "",
+        operation.revision,
+        record.changed_at,
+        operation=operation.without_errors(),
+    )
 
 
 def _entries(

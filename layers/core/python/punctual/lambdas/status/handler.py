@@ -1,5 +1,7 @@
 """Follows changes of job states: audit, lists, events, counts, places, cleanup of expired jobs.
 
+Changes of operations only enter the change feed.
+
 Each step may run twice. Lists and markers are puts, events carry an id, deletions and freed places
 find nothing, and counts know which changes they include.
 """
@@ -14,7 +16,13 @@ from punctual.aws.dynamodb.control.counters import CountChange, Counters, change
 from punctual.aws.dynamodb.jobs.cleanup import JobData
 from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed
 from punctual.aws.dynamodb.lists.job_rows import JobRows
-from punctual.aws.dynamodb.stream_records import Record, parse_record, sequence_number_of
+from punctual.aws.dynamodb.stream_records import (
+    OperationRecord,
+    Record,
+    parse_operation_record,
+    parse_record,
+    sequence_number_of,
+)
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import bucket_of
 from punctual.domain.utc import MILLISECOND
@@ -46,6 +54,7 @@ MINUTE_COUNTS_LOOKAHEAD = timedelta(
     minutes=5
 )  # runs are queued up to two minutes before their time
 RecordChanges = tuple[Record, Changes]
+ParsedRecord = RecordChanges | OperationRecord
 
 
 class StatusHandler:
@@ -108,11 +117,12 @@ class StatusHandler:
 
     def _parse_records(
         self, records: Sequence[Mapping[str, Any]]
-    ) -> tuple[list[RecordChanges], tuple[str, Exception] | None]:
-        parsed: list[RecordChanges] = []
+    ) -> tuple[list[ParsedRecord], tuple[str, Exception] | None]:
+        parsed: list[ParsedRecord] = []
         for record in records:
             try:
                 stream_record = parse_record(record)
+                operation_record = parse_operation_record(record)
             except Exception as error:
                 self._log.error(
                     "record_not_read",
@@ -123,32 +133,35 @@ class StatusHandler:
                 return parsed, (sequence_number_of(record), error)
             if stream_record is not None:
                 parsed.append((stream_record, compare_states(stream_record.old, stream_record.new)))
+            if operation_record is not None:
+                parsed.append(operation_record)
         return parsed, None
 
-    def _apply_one_by_one(self, parsed: Sequence[RecordChanges]) -> tuple[str, Exception] | None:
-        for change in parsed:
+    def _apply_one_by_one(self, parsed: Sequence[ParsedRecord]) -> tuple[str, Exception] | None:
+        for item in parsed:
             try:
-                self._apply([change])
+                self._apply([item])
             except Exception as error:
-                state = change[0].state
+                record = item if isinstance(item, OperationRecord) else item[0]
                 self._log.error(
                     "record_failed",
-                    tenant=state.tenant,
-                    job_id=state.job_id,
-                    event_id=change[0].event_id,
+                    **_ids_of(record),
+                    event_id=record.event_id,
                     error=type(error).__name__,
                 )
-                return change[0].sequence_number, error
+                return record.sequence_number, error
         return None
 
-    def _apply(self, changes: Sequence[RecordChanges]) -> None:
+    def _apply(self, parsed: Sequence[ParsedRecord]) -> None:
         now = self._clock()
+        changes = [item for item in parsed if not isinstance(item, OperationRecord)]
+        operations = [item for item in parsed if isinstance(item, OperationRecord)]
         self._append_audit([record for record, _ in changes if record.note is not None])
         failing_jobs = self._job_list.write_changes(changes, now)
         self._failures.write_changes(changes, failing_jobs, now)
         self._mark_payloads(changes)
         run_rows = self._run_list.write_changes(changes, now)
-        self._change_feed.write(changes, run_rows)
+        self._change_feed.write(changes, run_rows, operations)
         self._publish(changes)
         self._free_places([record for record, _ in changes])
         self._delete_job_data([record for record, _ in changes if record.new is None])
@@ -248,6 +261,13 @@ class StatusHandler:
             changes_by_tenant.setdefault(state.tenant, []).append(change)
         for tenant, tenant_changes in changes_by_tenant.items():
             self._counters.count(tenant, tenant_changes)
+
+
+def _ids_of(record: Record | OperationRecord) -> dict[str, str]:
+    if isinstance(record, OperationRecord):
+        operation = record.operation
+        return {"tenant": operation.tenant, "operation_id": operation.operation_id}
+    return {"tenant": record.state.tenant, "job_id": record.state.job_id}
 
 
 def build_handler(runtime: Runtime) -> StatusHandler:
