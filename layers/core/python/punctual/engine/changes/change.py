@@ -45,6 +45,7 @@ class Result(Struct, frozen=True):
     remaining_timers: tuple[Timer, ...] = ()  # trigger timers that are not consumed yet
     has_failed: bool = False  # the decision raised an error: nothing was written
     is_newer_format: bool = False  # failed because only a later version of Punctual reads the state
+    may_succeed_later: bool = False  # it failed because a store did not answer
 
     @property
     def verdict(self) -> Verdict:

@@ -56,7 +56,7 @@ def load_states(
     try:
         return job_states.load(keys), {}
     except Exception as error:
-        if isinstance(error, Unavailable) and not isinstance(error, LaterVersion | Unreadable):
+        if is_temporary(error):
             raise
         if len(keys) == 1:
             return {}, {keys[0]: error}
@@ -64,6 +64,11 @@ def load_states(
     stored, errors = load_states(job_states, keys[:middle])
     more_stored, more_errors = load_states(job_states, keys[middle:])
     return {**stored, **more_stored}, {**errors, **more_errors}
+
+
+def is_temporary(error: Exception) -> bool:
+    """Return whether the store failed, and not the row."""
+    return isinstance(error, Unavailable) and not isinstance(error, LaterVersion | Unreadable)
 
 
 def consumed_timers(plan: PlannedChange, now: datetime) -> Sequence[Timer]:

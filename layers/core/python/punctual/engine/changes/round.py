@@ -25,6 +25,7 @@ from punctual.engine.changes.plan import (
     PlannedChange,
     consumed_timers,
     find_recorded_runs,
+    is_temporary,
     load_states,
     raise_version,
     without_recorded_runs,
@@ -110,9 +111,12 @@ class Round:
                 if not (change.trigger_timers or change.isolates_failure):
                     raise
                 self._log("look_failed", job_id=change.key.job_id, error=type(error).__name__)
-                is_newer_format = isinstance(error, LaterVersion)
                 results[index] = Result(
-                    None, effects_done=False, has_failed=True, is_newer_format=is_newer_format
+                    None,
+                    effects_done=False,
+                    has_failed=True,
+                    is_newer_format=isinstance(error, LaterVersion),
+                    may_succeed_later=is_temporary(error),
                 )
                 continue
             if plan is None:

@@ -15,6 +15,7 @@ from punctual.domain.errors import (
     LimitExceeded,
     NotFound,
     PunctualError,
+    Unavailable,
     Unreadable,
     WaitQueueFull,
 )
@@ -125,6 +126,8 @@ class OperationActions:
             for item, run_id in zip(items, run_ids, strict=True)
         ]
         results = self._applier.apply(changes)
+        if any(result.may_succeed_later or result.is_contended for result in results):
+            raise Unavailable("Not all jobs of the slice could be changed.")
         if operation.action is OperationAction.CANCEL:
             self._give_up_names(results)
         errors = [
@@ -231,8 +234,6 @@ def _result_error(
     """Return the error of a change, or None if it happened."""
     if result.has_failed:
         return _error(item, "UNAVAILABLE", "The job cannot be read from the store.")
-    if result.is_contended:
-        return _error(item, "UNAVAILABLE", "Too many changes of this job at the same time.")
     if result.decision is None or result.decision.state.is_blank:
         return _error(item, NotFound.code, "There is no such job.")
     if result.verdict is Verdict.FULL:
