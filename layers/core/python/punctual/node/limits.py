@@ -16,9 +16,11 @@ from punctual.domain.tenants.quota_ledger import (
     seconds_until_token,
     tokens,
 )
+from punctual.engine.ports.artifact_rows import ArtifactRows
 from punctual.engine.ports.quotas import LimitsOf, QuotaGrant
 from punctual.engine.quotas.leased_row import RecentDemand
 from punctual.engine.quotas.limits import NoQuotas, too_many_calls, unlimited
+from punctual.engine.quotas.used_limits import ArtifactUses, ReadUses, UsedLimits
 from punctual.node.sqlite.recent_starts import START_KIND, START_REQUEST_KIND, START_WINDOW
 from punctual.node.sqlite.state_rows import INLINE_SLOT
 
@@ -212,6 +214,19 @@ def node_quotas(
     starts: StartStore,
 ) -> NodeQuotas | NoQuotas:
     return NodeQuotas(limits_of, count_jobs, clock, monotonic, starts) if limits_of else NoQuotas()
+
+
+def used_limits(
+    limits_of: LimitsOf | None,
+    artifacts: ArtifactRows,
+    admission: "Admission",
+    quotas: NodeQuotas | NoQuotas,
+) -> UsedLimits:
+    """Return the reader of all uses that this node counts."""
+    readers: list[ReadUses] = [ArtifactUses(artifacts)]
+    if isinstance(quotas, NodeQuotas):
+        readers += [admission.uses, quotas.uses]
+    return UsedLimits(limits_of or unlimited, readers)
 
 
 class Admission:

@@ -14,27 +14,26 @@ from punctual.domain.leases import RUN_LEASE
 from punctual.domain.run import Run
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading, Clocks
+from punctual.engine.commands.artifact_cleanup import ArtifactCleanup
 from punctual.engine.commands.job_names import JobNames
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.planner import Planner, PlanResult
 from punctual.engine.dispatch.poller import MAX_TIMER_BATCH, Poller
 from punctual.engine.execution.executor import Assignment, Executor, FinishedAttempt, UnreadableRun
+from punctual.engine.operations.commands import OperationCommands
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.notifications import WebhookSecrets
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.ports.rows import JobKey
-from punctual.engine.ports.timers import Timer
-from punctual.engine.quotas.limits import unlimited
-from punctual.engine.quotas.used_limits import ArtifactUses, ReadUses, UsedLimits
-from punctual.node.background.bulk_operations import build_bulk_operations
-from punctual.node.background.maintenance import build_maintenance
+from punctual.node.background.bulk_operations import BulkOperations, build_bulk_operations
+from punctual.node.background.maintenance import Maintenance, build_maintenance
 from punctual.node.clock import ClockChangeDetector
 from punctual.node.files.artifacts import ArtifactFiles, artifact_commands
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.inline_events import InlineRunner
-from punctual.node.limits import Admission, NodeQuotas, node_quotas
+from punctual.node.limits import Admission, NodeQuotas, node_quotas, used_limits
 from punctual.node.monitor import NodeMonitor
 from punctual.node.run_queue import RunQueue
 from punctual.node.running_tasks import NOT_BEGUN, EndedAttempt, RunningTasks
@@ -42,6 +41,7 @@ from punctual.node.script_memory import UNLIMITED_MEMORY_MB, ScriptMemory
 from punctual.node.sqlite.job_queries import build_job_queries
 from punctual.node.sqlite.state_rows import INLINE_SLOT
 from punctual.node.sqlite.store import Store
+from punctual.node.wakeups import NodeWakeUps
 from punctual.node.webhooks import Webhooks, no_webhook_secrets
 from punctual.node.workers import Workers
 from punctual.tasks.attempt_runner import AttemptRunner
@@ -61,21 +61,6 @@ class _ClaimedTask(NamedTuple):
     lane: Lane
     assignment: Assignment
     work: Callable[[], None]
-
-
-class _NodeWakeUps:
-    """Passes new timers to the poller, and keeps stop requests until the commit."""
-
-    def __init__(self) -> None:
-        self.poller: Poller | None = None
-        self.stopped_run_ids: list[str] = []
-
-    def notify_new_timers(self, timers: Sequence[Timer]) -> None:
-        if self.poller is not None:
-            self.poller.add_timers(timers)
-
-    def request_stop(self, _key: JobKey, run_ids: Sequence[str]) -> None:
-        self.stopped_run_ids.extend(run_ids)
 
 
 class Node:
@@ -109,17 +94,19 @@ class Node:
         self._log = log
         self._workers = workers
         self._wake = wake
-        self._wakeups = _NodeWakeUps()
+        self._wakeups = NodeWakeUps()
         self._ended_attempts: deque[EndedAttempt] = deque()
         self._claimed_tasks: list[_ClaimedTask] = []
         self._closing = False
         reading = self._clocks.read()
         self._clock_changes = ClockChangeDetector(reading)
         self._next_plan_steady = reading.steady
+        self.script_memory = ScriptMemory(script_memory_mb)
         slots_by_lane = {lane: pool.size for lane, pool in workers.items()}
         self._admission = Admission(limits_of, clock, store.starts, slots_by_lane)
-        memory = self.script_memory = ScriptMemory(script_memory_mb)
-        self.queue = RunQueue(store.transaction(), store.job_states, self._admission, memory)
+        self.queue = RunQueue(
+            store.transaction(), store.job_states, self._admission, self.script_memory
+        )
         self.applier = self._build_applier(clock, monotonic)
         self._evaluator = Evaluator(self.applier, new_id)
         self._names = JobNames(store.job_names, store.job_states, new_id)
@@ -130,40 +117,30 @@ class Node:
         # All nodes of a folder have one name: the lock proves that the previous one has ended.
         self._planner = Planner(store.partitions, "node")
         self.artifacts, cleanup = artifact_commands(store, clock, new_id, limits_of)
-        self._maintenance = build_maintenance(
-            *(store, self._wakeups, self.applier, self._evaluator, self._names, cleanup),
-            *(log, reading.steady),
-        )
+        self._maintenance = self._build_maintenance(cleanup, reading.steady)
         self.running_tasks = RunningTasks(self.executor, attempt_runner, store.blobs, monotonic)
         self.webhooks = self._build_webhooks(attempt_runner, webhook_secrets)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
-        self._limit_counters: list[Admission | NodeQuotas | ScriptMemory] = [memory]
-        use_readers: list[ReadUses] = [ArtifactUses(store.artifacts)]
+        self._limit_counters: list[Admission | NodeQuotas | ScriptMemory] = [self.script_memory]
         if isinstance(self.quotas, NodeQuotas):
             self._limit_counters += [self._admission, self.quotas]
-            use_readers += [self._admission.uses, self.quotas.uses]
         self.monitor = NodeMonitor(
-            *(store, store.minutes, self.running_tasks, attempt_runner, executor_id, monotonic),
-            *(reading.wall, store.warnings, self.queue),
-            UsedLimits(limits_of or unlimited, use_readers),
+            store,
+            store.minutes,
+            self.running_tasks,
+            attempt_runner,
+            executor_id,
+            monotonic,
+            reading.wall,
+            store.warnings,
+            self.queue,
+            used_limits(limits_of, store.artifacts, self._admission, self.quotas),
         )
         self.search = build_job_queries(
             store, self.monitor, clock, log, self.queue.waits_for_memory
         )
         self.jobs = self._build_jobs(clock)
-        self._bulk, self.operations = build_bulk_operations(
-            store,
-            self.jobs,
-            self.search,
-            self.applier,
-            self.quotas,
-            self._names,
-            self._transaction,
-            clock,
-            new_id,
-            log,
-            reading.steady,
-        )
+        self._bulk, self.operations = self._build_bulk_operations(clock, reading.steady)
 
     def _build_applier(self, clock: Clock, monotonic: Callable[[], float]) -> ChangeApplier:
         return ChangeApplier(
@@ -202,6 +179,35 @@ class Node:
             secrets=secrets,
             log=self._log,
             wake=self._wake,
+        )
+
+    def _build_maintenance(self, cleanup: ArtifactCleanup, steady: float) -> Maintenance:
+        return build_maintenance(
+            self._store,
+            self._wakeups,
+            self.applier,
+            self._evaluator,
+            self._names,
+            cleanup,
+            self._log,
+            steady,
+        )
+
+    def _build_bulk_operations(
+        self, clock: Clock, steady: float
+    ) -> tuple[BulkOperations, OperationCommands]:
+        return build_bulk_operations(
+            self._store,
+            self.jobs,
+            self.search,
+            self.applier,
+            self.quotas,
+            self._names,
+            self._transaction,
+            clock,
+            self._new_id,
+            self._log,
+            steady,
         )
 
     def _build_jobs(self, clock: Clock) -> Jobs:

@@ -83,16 +83,7 @@ class Store:
         self.history = SqliteHistory(self._transaction, self._counts, self.failures, self.changes)
         definitions = SqliteDefinitions(self._transaction)
         self.audit = SqliteAudit(self._transaction)
-        self.job_states = SqliteJobStates(
-            self._transaction,
-            definitions,
-            self._counts,
-            self.history.pending_runs,
-            clock,
-            self.audit,
-            self.failures,
-            self.changes,
-        )
+        self.job_states = self._build_job_states(definitions, clock)
         self.job_index = SqliteJobIndex(self._transaction, self.job_states.flush)
         self.changes.version_of = self.job_states.version_of
         self.changes.flush_others = self.job_states.flush
@@ -114,7 +105,22 @@ class Store:
         self.blobs = blobs
         self._join_transaction(definitions)
         self._orphans = Orphans(self._transaction, blobs)
-        self._purge = Purge(
+        self._purge = self._build_purge()
+
+    def _build_job_states(self, definitions: SqliteDefinitions, clock: Clock) -> SqliteJobStates:
+        return SqliteJobStates(
+            self._transaction,
+            definitions,
+            self._counts,
+            self.history.pending_runs,
+            clock,
+            self.audit,
+            self.failures,
+            self.changes,
+        )
+
+    def _build_purge(self) -> Purge:
+        return Purge(
             self._transaction,
             self._counts,
             self.job_states,
@@ -122,7 +128,7 @@ class Store:
             self.failures,
             self.changes,
             self.partitions,
-            blobs,
+            self.blobs,
         )
 
     def _join_transaction(self, definitions: SqliteDefinitions) -> None:

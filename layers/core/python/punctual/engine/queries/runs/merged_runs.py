@@ -56,21 +56,10 @@ class MergedRuns:
         Below the filter's range only an entry for many occurrences can pass. There an answer reads
         at most one large page.
         """
-        before = (after[0], after[1]) if after else None
-        if (upper_bound := filters.id_upper_bound) is not None and (
-            before is None or upper_bound < before[0]
-        ):
-            before = (upper_bound, "")
+        before = _first_position(filters, after)
         lower_bound = filters.id_lower_bound if filters.excludes_bulk else None
         page_size = page_size_of(filters, limit)
-        newest: list[tuple[Position, RunView]] = []  # live runs, at most as many as a page shows
-        for state in self._job_states.active_states(tenant):
-            label = self._labels.of_state(state) if filters.is_by_job else None
-            for view in run_views.runs_in_state(state, now, self._waits_for_resources):
-                if is_on_page(position_of(view), before, None) and filters.matches(view.run, label):
-                    _keep_newest(newest, view, limit)
-            yield
-        state_views = [view for _, view in newest]
+        live_views = yield from self._live_views(tenant, filters, limit, before, now)
         page_views: list[RunView] = []
         for _ in range(MAX_PAGES_READ):
             is_below_range = before is not None and before[0] <= (filters.id_lower_bound or "")
@@ -80,7 +69,7 @@ class MergedRuns:
             recorded_ids = {row.run.run_id for row in rows}
             candidates = [
                 view
-                for view in state_views
+                for view in live_views
                 if view.run.run_id not in recorded_ids
                 and is_on_page(position_of(view), before, last)
             ]
@@ -99,11 +88,38 @@ class MergedRuns:
             yield
         return Page(page_views, before)
 
+    def _live_views(
+        self,
+        tenant: str,
+        filters: RunFilters,
+        limit: int,
+        before: Position | None,
+        now: datetime,
+    ) -> Sliced[list[RunView]]:
+        """Return the newest live runs that match, at most as many as a page shows."""
+        newest: list[tuple[Position, RunView]] = []
+        for state in self._job_states.active_states(tenant):
+            label = self._labels.of_state(state) if filters.is_by_job else None
+            for view in run_views.runs_in_state(state, now, self._waits_for_resources):
+                if is_on_page(position_of(view), before, None) and filters.matches(view.run, label):
+                    _keep_newest(newest, view, limit)
+            yield
+        return [view for _, view in newest]
+
     def _matching_views(self, filters: RunFilters, rows: Sequence[RunRow]) -> list[RunView]:
         views = [run_views.view_of_row(row) for row in rows]
         if filters.is_by_job:
             views = self._labels.add_to(views)
         return [view for view in views if filters.matches(view.run, view.label)]
+
+
+def _first_position(filters: RunFilters, after: tuple[str, ...] | None) -> Position | None:
+    """Return the position before which the page begins, or None for the newest run."""
+    before = (after[0], after[1]) if after else None
+    upper_bound = filters.id_upper_bound
+    if upper_bound is not None and (before is None or upper_bound < before[0]):
+        return (upper_bound, "")
+    return before
 
 
 def _keep_newest(newest: list[tuple[Position, RunView]], view: RunView, limit: int) -> None:
