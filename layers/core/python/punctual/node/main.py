@@ -205,10 +205,11 @@ async def serve(
     )
     node.start()
     tokens, issuer_thread = token_commands(store, keys.token), IssuerThread()
-    if options.auth:
-        access = token_access(store, options.data, keys, tokens, issuer_config, issuer_thread, log)
-    else:
-        access = own_user_access(options.data)
+    access = (
+        token_access(store, options.data, keys, tokens, issuer_config, issuer_thread, log)
+        if options.auth
+        else own_user_access(options.data)
+    )
     remove_leftovers(options.data / "work")
     uploads = Uploads(store.blobs)
     event_loop = EventLoop(node, clock.monotonic, log)
@@ -237,22 +238,21 @@ async def serve(
         change_waits=change_waits,
         operations=node.operations,
     )
-    server = _http_server(application, connections)
     stop = _stop_on_signals()
     store.database.on_lost = stop.fail
     tune_garbage_collector()
     event_loop.start()
     database_check = DatabaseCheck(options.data / DATABASE, store.damage, log)
     database_check.start()
+    server = _http_server(application, connections)
     serving_task = asyncio.create_task(_serve_http(server, listener))
     print_welcome(options, listener.getsockname()[1], log)
     await _wait_and_stop(node, event_loop, stop, options.stop_seconds, log)
     change_waits.close()
     server.should_exit = True
     await serving_task
-    http.close()
-    uploads.close()
-    issuer_thread.close()
+    for part in (http, uploads, issuer_thread):
+        part.close()
     database_check.stop()
     log("stopped")
     if stop.error is not None:
