@@ -31,29 +31,12 @@ from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.poller import MAX_TIMER_BATCH, Poller
 from punctual.engine.ports.partitions import PartitionLease
 from punctual.engine.ports.timers import Timer
-from punctual.settings import Settings
+from tests.support.aws.settings import a_settings
 from tests.support.builders import NOON, ManualClock, after
 from tests.support.ports import a_change_applier
 
 PEAK_RUNS_A_SECOND = 10_000  # runs a second at the peak that the design names
-SETTINGS = Settings(
-    stage="bench",
-    jobs_table="jobs",
-    timers_table="timers",
-    runs_table="runs",
-    control_table="control",
-    audit_table="audit",
-    lists_table="lists",
-    bucket="bucket",
-    wake_queue="https://sqs.invalid/1/wake",
-    operation_queue="https://sqs.invalid/1/operations",
-    event_bus="bus",
-    knobs="/bench/",
-    queues={
-        "quick-normal": "https://sqs.invalid/1/quick-normal.fifo",
-        "long": "https://sqs.invalid/1/long.fifo",
-    },
-)
+SETTINGS = a_settings("bench")
 
 
 class PollerFigures(NamedTuple):

@@ -7,29 +7,12 @@ from punctual.aws.dynamodb.keys import time_key
 from punctual.aws.sqs.run_queue import to_body
 from punctual.domain.job_state import Lane, Priority
 from punctual.engine.ports.run_queue import Message
-from punctual.settings import Settings
+from tests.support.aws.settings import a_settings
 from tests.support.aws.stream_records import Stream
 from tests.support.builders import JOB, NOON, RUN, a_job_state
 from tests.support.deployed.drivers.api import an_event
 
-SETTINGS = Settings(
-    stage="dev",
-    jobs_table="jobs",
-    timers_table="timers",
-    runs_table="runs",
-    control_table="control",
-    audit_table="audit",
-    lists_table="lists",
-    bucket="bucket",
-    wake_queue="https://sqs.invalid/1/wake",
-    operation_queue="https://sqs.invalid/1/operations",
-    event_bus="bus",
-    knobs="/punctual/dev/",
-    queues={
-        "quick-normal": "https://sqs.invalid/1/quick-normal.fifo",
-        "long": "https://sqs.invalid/1/long.fifo",
-    },
-)
+SETTINGS = a_settings()
 DEAD_LETTER_URLS = (
     "https://sqs.invalid/1/quick-normal-dead.fifo https://sqs.invalid/1/long-dead.fifo"
 )

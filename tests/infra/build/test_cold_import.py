@@ -13,7 +13,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from infra.build.packaging import CORE_SOURCE, FUNCTIONS_FOLDER, UNUSED_VENDOR_FILES, VENDOR_LOCK
-from punctual.settings import Settings
+from tests.support.aws.settings import NO_HOST, a_settings
 
 NAMES = sorted(path.parent.name for path in FUNCTIONS_FOLDER.glob("*/handler.py"))
 FROM_LAMBDA = {"boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six"}
@@ -51,20 +51,8 @@ def in_layers() -> set[str]:
 
 
 def environment() -> dict[str, str]:
-    settings = Settings(
-        stage="dev",
-        jobs_table="jobs",
-        timers_table="timers",
-        runs_table="runs",
-        control_table="control",
-        audit_table="audit",
-        lists_table="lists",
-        bucket="outputs",
-        wake_queue="https://sqs.example/wake",
-        operation_queue="https://sqs.example/operations",
-        event_bus="punctual-dev",
-        knobs="/punctual/dev/",
-        queues={"quick": "https://sqs.example/quick", "long": "https://sqs.example/long"},
+    settings = a_settings(
+        queues={"quick": f"{NO_HOST}/quick", "long": f"{NO_HOST}/long"},
     )
     return {
         **settings.to_env(),

@@ -16,22 +16,10 @@ from punctual.aws.retries import ConditionFailed, RetryPolicy, call_aws, conditi
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
 from punctual.settings import InvalidSettings, Settings
+from tests.support.aws.settings import a_settings
 
-SETTINGS = Settings(
-    stage="dev",
-    knobs="/punctual/dev/",
-    metrics=False,
-    jobs_table="jobs",
-    timers_table="timers",
-    runs_table="runs",
-    control_table="control",
-    audit_table="audit",
-    lists_table="lists",
-    bucket="outputs",
-    wake_queue="https://sqs/wake",
-    operation_queue="https://sqs/operations",
-    event_bus="bus",
-    queues={"quick-high": "https://sqs/a?x=1", "long": "https://sqs/b"},
+SETTINGS = a_settings(
+    metrics=False, queues={"quick-high": "https://sqs/a?x=1", "long": "https://sqs/b"}
 )
 
 

@@ -8,25 +8,22 @@ from typing import Any
 import pytest
 
 from punctual.aws.dynamodb.lists.failures import FailureChange
-from punctual.aws.dynamodb.lists.job_rows import JobRows, is_failing_item
-from punctual.aws.dynamodb.stream_records import parse_record
+from punctual.aws.dynamodb.lists.job_rows import is_failing_item
+from punctual.aws.dynamodb.stream_records import Record
 from punctual.domain.errors import Unavailable
 from punctual.domain.failures import Acknowledgement, EndedRun, Failure, after_run
 from punctual.domain.job_state import JobState, JobStatus, ScheduleKind
 from punctual.domain.run import Run, RunStatus, Trigger
 from punctual.engine.ports.lists.failures import FailureCounts
 from punctual.engine.ports.rows import Detail, JobKey
-from punctual.lambdas.status.changes import compare_states
-from punctual.lambdas.status.definitions import DefinitionCache
+from punctual.lambdas.status.changes import Changes
 from punctual.lambdas.status.failures import FailureWriter
-from punctual.lambdas.status.job_list import JobListWriter
+from tests.support.aws.crashing_lists import Crashed, CrashingLists
 from tests.support.aws.moto_adapter import Moto, moto
-from tests.support.aws.stream_records import Stream
 from tests.support.builders import (
     JOB,
     NOON,
     ManualClock,
-    a_definition_row,
     a_job_state,
     a_row,
     a_run,
@@ -39,37 +36,17 @@ CRON = ScheduleKind.CRON
 ACKNOWLEDGEMENT = Acknowledgement("ann", NOON, "known")
 
 
-class Crashed(BaseException):
-    """The environment is gone. No code can catch this."""
-
-
-class Lists:
-    """The writers of list rows and failures over moto, with a crash at a chosen call."""
+class Lists(CrashingLists):
+    """The writers of list rows and failures."""
 
     def __init__(self, aws: Moto, clock: ManualClock) -> None:
-        self.aws, self.clock = aws, clock
-        self.stream = Stream(aws)
-        ports = aws.ports
-        ports.job_states.put_definitions([a_definition_row(JOB)])
-        self.crash_in: int | None = None
-        rows = JobRows(ports.job_states._dynamo, aws.settings.lists_table, 4, clock)
-        self.failures = ports.failures
-        self._job_list = JobListWriter(rows, DefinitionCache(ports.job_states))
-        self._writer = FailureWriter(ports.failures, ports.history)
-        aws.clients.dynamodb.meta.events.register("before-call.dynamodb.*", self._call)
+        super().__init__(aws, clock)
+        self.failures = aws.ports.failures
+        self._writer = FailureWriter(aws.ports.failures, aws.ports.history)
 
-    def _call(self, **_: Any) -> None:
-        if self.crash_in is not None:
-            self.crash_in -= 1
-            if self.crash_in < 0:
-                self.crash_in = None
-                raise Crashed
-
-    def follow(self, records: Sequence[Any]) -> None:
-        parsed = [parse_record(record) for record in records]
-        changes = [(record, compare_states(record.old, record.new)) for record in parsed if record]
+    def write(self, changes: Sequence[tuple[Record, Changes]]) -> None:
         now = self.clock()
-        self._writer.write_changes(changes, self._job_list.write_changes(changes, now), now)
+        self._writer.write_changes(changes, self.writer.write_changes(changes, now), now)
 
     def change(self, *states: JobState | None) -> None:
         for old, new in pairwise(states):

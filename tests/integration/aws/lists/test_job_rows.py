@@ -20,17 +20,14 @@ from punctual.aws.dynamodb.lists.job_row import (
     pack_outcomes,
     unpack_outcomes,
 )
-from punctual.aws.dynamodb.lists.job_rows import JobRows, StoredJobRow
-from punctual.aws.dynamodb.stream_records import parse_record
+from punctual.aws.dynamodb.lists.job_rows import StoredJobRow
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import JobState, JobStatus, ScheduleKind
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.rows import JobKey
-from punctual.lambdas.status.changes import compare_states
-from punctual.lambdas.status.definitions import DefinitionCache
-from punctual.lambdas.status.job_list import JobListWriter
-from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.aws.crashing_lists import Crashed, CrashingLists
+from tests.support.aws.moto_adapter import moto
 from tests.support.aws.stream_records import Stream
 from tests.support.builders import (
     JOB,
@@ -48,37 +45,7 @@ HEAD = DefinitionHead(a_definition_row(JOB).name, {}, "")
 ENDED_STATUSES = (RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.SKIPPED, RunStatus.CANCELLED)
 
 
-class Crashed(BaseException):
-    """The environment is gone. No code can catch this."""
-
-
-class Lists:
-    """The writer of job rows over moto, with a crash at a call that the test chooses."""
-
-    def __init__(self, aws: Moto, clock: ManualClock) -> None:
-        self.aws, self.clock = aws, clock
-        self.stream = Stream(aws)
-        aws.ports.job_states.put_definitions([a_definition_row(JOB)])
-        self.crash_in: int | None = None
-        self._dynamo = aws.ports.job_states._dynamo
-        self.rows = JobRows(self._dynamo, aws.settings.lists_table, 4, clock)
-        self.writer = JobListWriter(self.rows, DefinitionCache(aws.ports.job_states))
-        aws.clients.dynamodb.meta.events.register("before-call.dynamodb.*", self._call)
-
-    def _call(self, **_: Any) -> None:
-        if self.crash_in is not None:
-            self.crash_in -= 1
-            if self.crash_in < 0:
-                self.crash_in = None
-                raise Crashed
-
-    def follow(self, records: Sequence[Any]) -> None:
-        parsed = [parse_record(record) for record in records]
-        self.writer.write_changes(
-            [(record, compare_states(record.old, record.new)) for record in parsed if record],
-            self.clock(),
-        )
-
+class Lists(CrashingLists):
     def row(self, key: JobKey = KEY) -> StoredJobRow | None:
         return self.rows.load([key]).get(key)
 

@@ -10,9 +10,8 @@ _DAMAGE_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
-    NotImplementedError,
     OSError,
-    RuntimeError,
+    RuntimeError,  # an encrypted file; as NotImplementedError, an unknown way to compress
     ValueError,
 )
 

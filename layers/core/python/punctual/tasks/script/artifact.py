@@ -40,8 +40,7 @@ _ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
-    NotImplementedError,
-    RuntimeError,
+    RuntimeError,  # an encrypted file; as NotImplementedError, an unknown way to compress
     ValueError,
 )
 _NAME_ERRORS = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
