@@ -10,9 +10,9 @@ from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger
 from punctual.engine.ports.lists.failures import Failures
 from punctual.engine.ports.lists.job_index import JobFilters, JobHealth, JobIndex, JobQuery
+from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.lists.run_index import RunIndex
 from punctual.engine.ports.rows import JobKey
-from punctual.engine.queries.filters import RunFilters
 from punctual.engine.queries.run_views import run_of_waiting
 from punctual.engine.queries.slices import finish
 from tests.support.list_plays.recorded_plays import Truth
