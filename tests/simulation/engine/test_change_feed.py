@@ -18,19 +18,17 @@ from punctual.aws.dynamodb.lists import change_feed as aws_feed
 from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed
 from punctual.aws.dynamodb.stream_records import Record
 from punctual.domain.errors import Unavailable
-from punctual.domain.run import Run
 from punctual.engine.ports.job_states import StoredState, Swap
-from punctual.engine.ports.lists.change_feed import ChangeFilters, ChangeKind
 from punctual.engine.ports.rows import JobKey, RunKey, RunRow
-from punctual.engine.queries.changes import ChangeQueries, ChangesSince
+from punctual.engine.queries.changes import ChangeQueries
 from punctual.engine.queries.run_views import run_of_waiting
-from punctual.engine.queries.slices import finish
 from punctual.lambdas.status.change_feed import ChangeFeedWriter
 from punctual.lambdas.status.changes import Changes, compare_states
 from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.node.sqlite.store import Store
 from tests.support.aws.feed_table import FeedTable
 from tests.support.builders import ManualClock
+from tests.support.list_plays.feed_clients import Clients, Shown, shown_run
 from tests.support.simulation.invariants import StoryInvariants
 from tests.support.simulation.memory import Memory
 from tests.support.simulation.random_plays import random_play
@@ -40,8 +38,6 @@ from tests.support.simulation.world import START
 SEEDS = range(500)
 BLOCKS = [SEEDS[first : first + 50] for first in range(0, len(SEEDS), 50)]
 TAIL = timedelta(seconds=40)  # after which all is settled
-
-Shown = dict[tuple[str, str], tuple[str, ...]]  # what a client shows of jobs and runs
 
 
 class Swapped(NamedTuple):
@@ -80,10 +76,6 @@ def play(seed: int) -> tuple[Memory, Sequence[Event]]:
     return world.memory, world.invariants.__dict__.get("events", [])
 
 
-def shown_run(run: Run) -> tuple[str, ...]:
-    return run.status.value, run.reason.value, str(run.occurrence_count)
-
-
 def lists(states: Sequence[StoredState], rows: Sequence[RunRow]) -> Shown:
     """Return what the lists of jobs and runs show."""
     shown: Shown = {}
@@ -96,74 +88,6 @@ def lists(states: Sequence[StoredState], rows: Sequence[RunRow]) -> Shown:
     for row in rows:
         shown["run", row.run.run_id] = shown_run(row.run)
     return shown
-
-
-class Client:
-    """Takes a cursor, reads the lists some time later, and then follows the feed."""
-
-    def __init__(self, queries: ChangeQueries, tenant: str, now: datetime) -> None:
-        self.queries = queries
-        self._tenant = tenant
-        self._cursor = self._since(None, now).cursor
-        self.shown: Shown | None = None
-        self._versions: dict[tuple[str, str], int] = {}
-
-    def _since(self, cursor: tuple[str, ...] | None, now: datetime) -> ChangesSince:
-        return finish(self.queries.since(self._tenant, cursor, ChangeFilters(), now))
-
-    def read_lists(self, shown: Shown) -> None:
-        self.shown = dict(shown)
-
-    def poll(self, now: datetime) -> bool:
-        """Apply what has changed, and return whether there is more."""
-        assert self.shown is not None
-        since = self._since(self._cursor, now)
-        assert not since.gap
-        assert sum(map(len, since.cursor)) < 1_000
-        self._cursor = since.cursor
-        for change in since.changes:
-            key = (change.kind.value, change.run_id or change.job_id)
-            if change.version < self._versions.get(key, -1):
-                continue
-            self._versions[key] = change.version
-            if change.kind is ChangeKind.RUN and change.run is not None:
-                self.shown[key] = shown_run(change.run.run)
-            elif change.job is not None:
-                self.shown[key] = (change.job.status.value, str(change.job.edition))
-            else:
-                self.shown.pop(key, None)
-        return since.has_more
-
-
-class Clients:
-    def __init__(self, tenant: str, chance: random.Random) -> None:
-        self._tenant = tenant
-        self._chance = chance
-        self._new: list[Client] = []
-        self._following: list[Client] = []
-
-    def step(self, queries: ChangeQueries, now: datetime, shown: Shown) -> None:
-        """Let some clients begin, read the lists, or ask for changes."""
-        skew = timedelta(seconds=self._chance.uniform(-2, 2))
-        for client in self._new:
-            client.read_lists(shown)
-        self._following += self._new
-        self._new = []
-        if self._chance.random() < 0.5 and len(self._following) < 3:
-            self._new.append(Client(queries, self._tenant, now + skew))
-        for client in self._following:
-            client.queries = queries
-            if self._chance.random() < 0.4:
-                client.poll(now + skew)
-
-    def finish(self, queries: ChangeQueries, now: datetime, truth: Shown) -> int:
-        for client in self._following:
-            client.queries = queries
-            for _ in range(1_000):
-                if not client.poll(now):
-                    break
-            assert client.shown == truth
-        return len(self._following)
 
 
 def follow_on_node(seed: int, folder: Path) -> int:
@@ -245,7 +169,8 @@ def follow_on_aws(seed: int) -> int:
                     key = RunKey(record.new.tenant, record.new.job_id, change.run.run_id)
                     ended[key] = memory.history.rows[key]
         write_batch(writer, table, changes, memory, clock, chance)
-        clients.step(queries, clock.now, lists(list(states.values()), list(ended.values())))
+        shown = lists(list(states.values()), list(ended.values()))
+        clients.step(queries, clock.now, shown)
     clock.now += TAIL
     return clients.finish(queries, clock.now, lists(list(states.values()), list(ended.values())))
 

@@ -6,6 +6,7 @@ from punctual.aws.dynamodb.lists.job_index import DynamoJobIndex
 from punctual.aws.dynamodb.lists.job_row_reader import JobRowReader
 from punctual.aws.dynamodb.lists.job_rows import is_failing_item
 from punctual.engine.ports.rows import JobKey
+from tests.support.list_plays.feed_clients import Clients, Shown
 from tests.support.list_plays.list_checks import (
     check_failures,
     check_job_index,
@@ -13,22 +14,29 @@ from tests.support.list_plays.list_checks import (
     expected_failures,
     expected_outcomes,
     jobs_of,
+    shown_lists,
 )
 from tests.support.list_plays.recorded_plays import recorded_plays
 from tests.support.list_plays.status_play import TABLE, StatusPlay
+from tests.support.simulation.scenario import TENANT
 from tests.support.simulation.seeds import DAY, replay_hint, seeds
 
-PLAYS = 3
-SEEDS = seeds(fixed=60, fresh=60, day=DAY)
-BLOCK = 15
+PLAYS = 3  # that are merged
+SEEDS = seeds(fixed=120, fresh=120, day=DAY)
+BLOCK = 30
+STEP_PROBABILITY = 0.5  # of a batch after each write
+CLIENT_PROBABILITY = 0.3
 BLOCKS = [SEEDS[first : first + BLOCK] for first in range(0, len(SEEDS), BLOCK)]
+
+
+def job_index_of(play: StatusPlay) -> DynamoJobIndex:
+    return DynamoJobIndex(JobRowReader(play.dynamo, TABLE, play.list_slots, play.clock))
 
 
 def check_on_aws(play: StatusPlay) -> None:
     """Check all lists after all records, through the adapters that requests use."""
     truth, now, chance = play.truth, play.clock(), play.chance
-    reader = JobRowReader(play.dynamo, TABLE, play.list_slots, play.clock)
-    check_job_index(DynamoJobIndex(reader), truth, now, chance)
+    check_job_index(job_index_of(play), truth, now, chance)
     check_runs(play.run_list, truth, now, chance)
     check_failures(play.failures, truth, chance)
     check_job_rows(play)
@@ -59,28 +67,40 @@ def check_job_rows(play: StatusPlay) -> None:
     assert marked == failing, f"marks of open failures: {marked}, failing: {failing}"
 
 
-def play_on_aws(seed: int) -> StatusPlay:
-    plays = recorded_plays(seed, PLAYS)
-    play = StatusPlay(plays, seed)
+def play_on_aws(story_seeds: list[int]) -> tuple[StatusPlay, int]:
+    """Return the play, and how many clients have followed its feed to the end."""
+    plays = recorded_plays(story_seeds)
+    play = StatusPlay(plays, story_seeds[0])
+    clients = Clients(TENANT, play.chance)
     settle_at = {play.chance.randrange(len(plays.writes)) for _ in range(2)}
+
+    def read_lists() -> Shown:
+        return shown_lists(job_index_of(play), play.run_list, play.truth, play.clock())
+
     for number, write in enumerate(plays.writes):
         play.write(write)
-        if play.chance.random() < 0.5:
+        if play.chance.random() < STEP_PROBABILITY:
             play.step()
+        if play.chance.random() < CLIENT_PROBABILITY:
+            clients.step(play.change_queries, play.clock(), read_lists)
         if number in settle_at:
             play.settle()
             check_on_aws(play)
     play.settle()
     check_on_aws(play)
-    return play
+    return play, clients.finish(play.change_queries, play.clock(), read_lists())
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_lists_on_aws_say_what_states_and_history_say(block: list[int]) -> None:
-    faults = 0
-    for seed in block:
+def test_lists_and_feed_on_aws_say_what_states_and_history_say(block: list[int]) -> None:
+    faults = followers = 0
+    for start in range(0, len(block), PLAYS):
+        story_seeds = block[start : start + PLAYS]
         try:
-            faults += play_on_aws(seed).faults
+            play, follower_count = play_on_aws(story_seeds)
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}; {replay_hint(DAY)}: {error}") from error
-    assert faults > len(block)
+            raise AssertionError(f"seeds {story_seeds}; {replay_hint(DAY)}: {error}") from error
+        faults += play.faults
+        followers += follower_count
+    assert faults > len(block) / PLAYS
+    assert followers > len(block) / PLAYS / 2

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from punctual.aws.dynamodb.lists.job_row import RecentOutcome
 from punctual.domain.failures import FAILED_STATUSES
@@ -15,11 +15,13 @@ from punctual.engine.ports.lists.run_index import RunIndex
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.run_views import run_of_waiting
 from punctual.engine.queries.slices import finish
+from tests.support.list_plays.feed_clients import Shown
 from tests.support.list_plays.recorded_plays import Truth
 from tests.support.simulation.scenario import TENANT
 
 SHOWN_OUTCOMES = 30
 MAX_PAGES = 2_000
+FIRED_AHEAD = timedelta(minutes=10)  # at most, so that a list of then shows these runs
 ShownRun = tuple[str, str, str, str, int, str, int]
 Error = tuple[str, str]  # the status and the last error line
 OpenFailures = dict[tuple[str, Error], tuple[int, str]]
@@ -109,6 +111,18 @@ def check_job_index(index: JobIndex, truth: Truth, now: datetime, chance: random
     for filters, expected in cases:
         listed = _all_jobs(index, JobQuery(filters), chance.choice((1, 2, 50)), now)
         assert listed == sorted(expected, reverse=True), f"the list of jobs with {filters}"
+
+
+def shown_lists(index: JobIndex, runs: RunIndex, truth: Truth, now: datetime) -> Shown:
+    """Return what a page shows that has read the lists, also of runs that are fired ahead."""
+    shown: Shown = {}
+    for job_id in _all_jobs(index, JobQuery(), 50, now):
+        state = truth.states[JobKey(TENANT, job_id)].state
+        shown["job", job_id] = (state.status.value, str(state.edition))
+    for run in _all_runs(runs, RunFilters(), 50, now + FIRED_AHEAD):
+        run_id, _, status, reason, _, _, occurrence_count = run
+        shown["run", run_id] = (status, reason, str(occurrence_count))
+    return shown
 
 
 def _all_jobs(index: JobIndex, query: JobQuery, limit: int, now: datetime) -> list[str]:

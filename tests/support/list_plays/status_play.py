@@ -21,6 +21,7 @@ from punctual.aws.dynamodb.lists.runs import TenantRunList
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.rows import DefinitionRow, JobKey
+from punctual.engine.queries.changes import ChangeQueries
 from punctual.lambdas.status.change_feed import ChangeFeedWriter
 from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.lambdas.status.failures import FailureWriter
@@ -90,6 +91,10 @@ class StatusPlay:
     @property
     def change_feed(self) -> DynamoChangeFeed:
         return DynamoChangeFeed(self.dynamo, TABLE, self.feed_slots, self.clock)
+
+    @property
+    def change_queries(self) -> ChangeQueries:
+        return ChangeQueries(self.change_feed, cast(Any, self.job_states), self.history)
 
     def definition_of(self, state: JobState) -> DefinitionRow:
         """Return the definition in force."""
