@@ -62,7 +62,9 @@ class Clients:
         self._new: list[Client] = []
         self._following: list[Client] = []
 
-    def step(self, queries: ChangeQueries, now: datetime, read_lists: Callable[[], Shown]) -> None:
+    def step(
+        self, queries: ChangeQueries, now: datetime, lists: Shown | Callable[[], Shown]
+    ) -> None:
         """Let some clients begin, read the lists, or ask for changes."""
         skew = timedelta(seconds=self._chance.uniform(-2, 2))
         for client in self._new:
