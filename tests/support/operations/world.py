@@ -6,7 +6,8 @@ It runs over any adapter. A crashed handler leaves its message, which comes agai
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from punctual.aws.sqs.operation_queue import OperationMessage, to_body
@@ -39,13 +40,14 @@ from tests.support.simulation.port_faults import Crash, Plan, port_with_faults, 
 TENANT = "acme"
 VISIBILITY = timedelta(seconds=360)  # of a message after a crash of its handler
 STALLED = timedelta(minutes=3)  # after which the planner sends a message
+IDLE_STEP = timedelta(seconds=20)  # without a message, until the planner looks again
 ACTOR = Actor("ada", request_id="request")
 HOURLY = {"schedule_type": "CRON", "cron_expression": "0 * * * *"}
 
 
 class Queued(NamedTuple):
     message: OperationMessage
-    visible_at: Any
+    visible_at: datetime
     receives: int = 0
 
 
@@ -150,6 +152,11 @@ class OperationsWorld:
             log=self.log,
         )
 
+    def with_port(self, name: str, port: Any) -> "OperationsWorld":
+        """Let the handlers from now on use another port."""
+        self.ports = replace(self.ports, **{name: port})
+        return self
+
     # What people and AWS do
 
     def submit(self, name: str, tenant: str = TENANT, **fields: Any) -> JobKey:
@@ -242,6 +249,10 @@ class OperationsWorld:
                 self.queue.send([OperationMessage(key, operation.revision)])
                 self._moved[key] = (operation.revision, self.clock())
 
+    def _time_to_next_step(self) -> timedelta:
+        waits = [queued.visible_at - self.clock() for queued in self.queue.messages]
+        return min([*waits, IDLE_STEP])
+
     def run(self, plan: Plan | None = None, max_steps: int = 600) -> None:
         """Let time pass until no operation runs and no message is left."""
         for _ in range(max_steps):
@@ -252,7 +263,7 @@ class OperationsWorld:
                 continue
             if not self.queue.messages and not self.ports.operations.running(1):
                 return
-            self.clock.advance(timedelta(seconds=20))
+            self.clock.advance(self._time_to_next_step())
             self.tick()
         raise AssertionError("an operation does not end")
 

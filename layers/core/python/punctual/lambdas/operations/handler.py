@@ -115,7 +115,7 @@ class OperationsHandler:
                 result.wait_seconds, begun_steady + rate_seconds - self._steady(), 0.0
             )
             if self._steady() + wait_seconds >= ends_steady:
-                delay_seconds = min(result.wait_seconds, MAX_MESSAGE_WAIT_SECONDS)
+                delay_seconds = min(wait_seconds, MAX_MESSAGE_WAIT_SECONDS)
                 self._send(OperationMessage(key, operation.revision), delay_seconds)
                 return
             if wait_seconds:
