@@ -77,7 +77,7 @@ def _transport(url: str) -> "httpx.HTTPTransport | None":
 
     import httpx
 
-    from punctual.client.transport import is_loopback_url
+    from punctual.client.calls.transport import is_loopback_url
 
     if not is_loopback_url(url) or not url.startswith("http:"):
         return None

@@ -13,7 +13,6 @@ from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.execution.executor import Executor
-from punctual.engine.ports.artifact_rows import ArtifactRows
 from punctual.engine.ports.audit_log import AuditLog
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock, NewId
@@ -30,6 +29,7 @@ from punctual.engine.ports.notifications import Notifications
 from punctual.engine.ports.partitions import Partitions
 from punctual.engine.ports.receipts import Receipts
 from punctual.engine.ports.run_queue import RunQueue
+from punctual.engine.ports.tenants.artifact_rows import ArtifactRows
 from punctual.engine.ports.timers import Timers
 from punctual.engine.ports.wakeups import WakeUps
 from punctual.engine.queries.artifacts import ArtifactQueries

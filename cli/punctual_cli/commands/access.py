@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def login(cli_session: Session) -> None:
     """Store the address of the API and a token for later commands."""
-    from punctual.client.transport import is_loopback_url
+    from punctual.client.calls.transport import is_loopback_url
 
     path = profiles.config_path(os.environ)
     name = (

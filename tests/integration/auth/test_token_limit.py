@@ -13,7 +13,7 @@ from punctual.engine.commands.tokens import (
     Tokens,
     check_token_limit,
 )
-from punctual.engine.ports.token_rows import TokenCounts
+from punctual.engine.ports.tenants.token_rows import TokenCounts
 from tests.support.builders import NOON, an_id
 from tests.support.memory_audit import MemoryAudit
 from tests.support.node.guarded import GuardedNode

@@ -24,7 +24,7 @@ from punctual.aws.retries import ConditionFailed
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.run import RunStatus
 from punctual.domain.tenants.limits import InvalidLimits
-from punctual.engine.ports.quota_rows import QuotaRow
+from punctual.engine.ports.tenants.quota_rows import QuotaRow
 from punctual.lambdas.telemetry import Metric
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON, ManualClock

@@ -14,7 +14,7 @@ from punctual.aws.secrets import AwsSecrets, parameter_name
 from punctual.domain.errors import Invalid, LimitExceeded, NotFound, Unavailable
 from punctual.engine.commands.secrets import MAX_TENANT_SECRETS, Secrets
 from punctual.engine.ports.audit_log import Actor, AuditFilters, AuditLog
-from punctual.engine.ports.secret_store import SecretInfo, SecretStore
+from punctual.engine.ports.tenants.secret_store import SecretInfo, SecretStore
 from punctual.identity import new_id
 from punctual.node.sqlite.store import Store
 from punctual.web.http.problems import problem_reply

@@ -13,7 +13,7 @@ from punctual.aws.retries import RetryPolicy
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import INVALID_TOKEN_RETENTION, LAST_USED_RESOLUTION, Token
-from punctual.engine.ports.token_rows import TokenLookup, TokenRows
+from punctual.engine.ports.tenants.token_rows import TokenLookup, TokenRows
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
 from tests.support.builders import NOON, ManualClock, after, an_id

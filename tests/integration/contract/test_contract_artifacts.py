@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.domain.artifacts import Artifact, ArtifactStatus, artifact_id_of
-from punctual.engine.ports.artifact_rows import ArtifactUse
+from punctual.engine.ports.tenants.artifact_rows import ArtifactUse
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON
 from tests.support.ports import Ports

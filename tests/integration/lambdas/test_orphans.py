@@ -13,8 +13,8 @@ from punctual.aws.dynamodb.jobs.orphans import MIN_ORPHANED_PAYLOAD_AGE
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX, payload_name
 from punctual.engine.dispatch import late_timers
-from punctual.engine.ports.artifact_rows import BlobPage
 from punctual.engine.ports.rows import JobKey
+from punctual.engine.ports.tenants.artifact_rows import BlobPage
 from tests.support.aws.moto_faults import unreached
 from tests.support.builders import NOON, a_definition_row, an_id
 from tests.support.deployed.drivers.dispatch import Dispatch, dispatch

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from punctual.client.transport import read_local_token
+from punctual.client.calls.transport import read_local_token
 from punctual.node.files.data_folder import StoreError
 from punctual.node.http.own_user import (
     LOCAL_TOKEN_FILE,

@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from punctual.domain.tenants.limits import TenantLimits
-from punctual.engine.ports.quota_rows import QuotaRow
 from punctual.engine.ports.quotas import EndedClaim
+from punctual.engine.ports.tenants.quota_rows import QuotaRow
 from punctual.engine.quotas.claim_places import SCRIPT_PLACES_LIMIT, ClaimPlaces
 from punctual.engine.quotas.run_permits import PLACE_LEASE_SECONDS, Handover, RunPermits
 from tests.support.builders import ManualClock

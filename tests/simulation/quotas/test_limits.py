@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from punctual.domain.tenants.limits import TenantLimits
-from punctual.engine.ports.quota_rows import QuotaRow
+from punctual.engine.ports.tenants.quota_rows import QuotaRow
 from punctual.engine.quotas.run_permits import PLACE_LEASE_SECONDS, RunPermits
 from tests.support.simulation.instances import (
     FLEETS,

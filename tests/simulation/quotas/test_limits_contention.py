@@ -6,7 +6,7 @@ import pytest
 
 from punctual.domain.errors import LimitExceeded, Unavailable
 from punctual.domain.tenants.limits import TenantLimits
-from punctual.engine.ports.quota_rows import QuotaRow
+from punctual.engine.ports.tenants.quota_rows import QuotaRow
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from punctual.engine.quotas.leased_row import MAX_ROW_SWAPS
 from punctual.engine.quotas.run_permits import RunPermits

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from punctual.client.call_steps import ClientSettings, Pause, Step
-from punctual.client.retrying import Retries
+from punctual.client.calls.retrying import Retries
 from punctual.client.run import Run
 from punctual.client.sync_client import StepRunner
 from punctual.client.wire import Answer, Failure, Outcome, Request

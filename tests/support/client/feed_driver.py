@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from punctual.client.call_steps import ClientSettings, Pause, Step
-from punctual.client.retrying import Retries
+from punctual.client.calls.retrying import Retries
 from punctual.client.sync_client import StepRunner
 from punctual.client.wire import Answer, Outcome, Request
 from tests.support.client.driver import NO_CONNECTION, answer_with, refused

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from punctual.aws.server_time import StoreClock
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.limits import TenantLimits
-from punctual.engine.ports.quota_rows import QuotaRow, QuotaRows
+from punctual.engine.ports.tenants.quota_rows import QuotaRow, QuotaRows
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from punctual.engine.quotas.run_permits import RunPermits
 from tests.support.builders import ManualClock

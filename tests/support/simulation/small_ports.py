@@ -9,15 +9,15 @@ from punctual.domain.artifacts import Artifact
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.tokens import Token
 from punctual.domain.utc import EPOCH
-from punctual.engine.ports.artifact_rows import ArtifactUse, BlobPage, StoredBlob
 from punctual.engine.ports.blobs import Blob, BlobVersion, Upload, VersionedPut
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.lists.job_names import NameKey, NamePage, NameRow
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.partitions import PartitionLease, TimerPartition
 from punctual.engine.ports.rows import JobKey, Receipt
+from punctual.engine.ports.tenants.artifact_rows import ArtifactUse, BlobPage, StoredBlob
+from punctual.engine.ports.tenants.token_rows import TokenCounts
 from punctual.engine.ports.timers import Timer
-from punctual.engine.ports.token_rows import TokenCounts
 
 
 class MemoryUpload(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 
 from punctual.client import Job, NotFound, RunFailed, Unexpected
 from punctual.client.answers.schedules import Preview
-from punctual.client.error_mapping import error_of_problem, parse_problem
+from punctual.client.calls.error_mapping import error_of_problem, parse_problem
 from punctual.client.installation import NewToken, Stats
 from punctual.client.model import convert_model, decode_json, decode_model
 from punctual.client.run import Output, Run

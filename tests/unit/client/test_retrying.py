@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.client.retrying import (
+from punctual.client.calls.retrying import (
     AttemptResult,
     Retries,
     classify_outcome,

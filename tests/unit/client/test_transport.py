@@ -20,7 +20,7 @@ from punctual.client import (
     Unexpected,
 )
 from punctual.client.call_steps import Send
-from punctual.client.transport import (
+from punctual.client.calls.transport import (
     ApiTarget,
     ResponseBody,
     body_of_response,

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports.quota_rows import QuotaRow
+from punctual.engine.ports.tenants.quota_rows import QuotaRow
 from punctual.engine.quotas.container_quota import (
     CONTENDED_SECONDS,
     HOLD_SECONDS,

@@ -39,7 +39,7 @@ def bearer_token(value: str) -> str | None:
 
 
 if TYPE_CHECKING:  # the authorizer must start fast, so it imports no engine code
-    from punctual.engine.ports.token_rows import TokenLookup
+    from punctual.engine.ports.tenants.token_rows import TokenLookup
 
 TOKEN_CACHE_SECONDS = 45.0  # a revoked token may stay valid for this time
 MAX_CACHED_TOKENS = 1_000  # the same limit holds for rejected tokens

@@ -11,8 +11,8 @@ from punctual.aws.dynamodb.client import chunked
 from punctual.aws.retries import Client, RetryPolicy, call_aws, error_code
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports.artifact_rows import BlobPage, StoredBlob
 from punctual.engine.ports.blobs import Blob, BlobVersion, Upload, VersionedPut
+from punctual.engine.ports.tenants.artifact_rows import BlobPage, StoredBlob
 
 MAX_S3_DELETE_KEYS = 1_000
 S3_LIST_PAGE_SIZE = 1_000  # objects in a page; the maximum of S3

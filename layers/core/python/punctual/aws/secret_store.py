@@ -22,7 +22,7 @@ from punctual.aws.retries import Client, ConditionFailed, call_aws, error_code
 from punctual.aws.secrets import parameter_name
 from punctual.domain.errors import FieldError, Invalid, LimitExceeded, Unavailable
 from punctual.engine.ports.clock import NewId
-from punctual.engine.ports.secret_store import SecretInfo
+from punctual.engine.ports.tenants.secret_store import SecretInfo
 
 SECRET_LIST_KEY_PATTERN = "*#secrets"  # pattern of the partition keys of these rows
 MAX_SECRET_WRITES = 5  # tries of a call that meets concurrent changes

@@ -11,6 +11,7 @@ from punctual.client.answers.overview import Acknowledgement, Failure, Overview,
 from punctual.client.answers.schedules import Forecast, Occurrence, Preview, ScheduleDiff, Upcoming
 from punctual.client.answers.versions import JobVersion
 from punctual.client.async_client import AsyncPunctual
+from punctual.client.calls.retrying import Retries
 from punctual.client.errors import (
     BadWebhook,
     Conflict,
@@ -56,7 +57,6 @@ from punctual.client.job import (
     Pause,
     RecentRun,
 )
-from punctual.client.retrying import Retries
 from punctual.client.run import Attempt, Logs, Output, Progress, Reason, Run, SavedOutput
 from punctual.client.sync_client import Punctual
 from punctual.client.tasks import container, event, http, invoke, queue, script

@@ -9,6 +9,15 @@ import httpx
 
 from punctual.client import clock
 from punctual.client.call_steps import ClientSettings, Item, Send, Step, Steps, Stream
+from punctual.client.calls.retrying import Retries
+from punctual.client.calls.transport import (
+    MAX_API_ANSWER_BYTES,
+    ApiTarget,
+    body_of_response,
+    client_options,
+    request_arguments,
+    resolve_target,
+)
 from punctual.client.endpoints import (
     artifacts,
     changes,
@@ -22,15 +31,6 @@ from punctual.client.endpoints import (
     system,
 )
 from punctual.client.methods import AsyncCallMethod, AsyncGroup, AsyncStreamMethod
-from punctual.client.retrying import Retries
-from punctual.client.transport import (
-    MAX_API_ANSWER_BYTES,
-    ApiTarget,
-    body_of_response,
-    client_options,
-    request_arguments,
-    resolve_target,
-)
 from punctual.client.wire import Outcome, RequestFile
 
 T = TypeVar("T")

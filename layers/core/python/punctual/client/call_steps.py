@@ -4,8 +4,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from punctual.client.error_mapping import error_of_outcome
-from punctual.client.retrying import (
+from punctual.client.calls.error_mapping import error_of_outcome
+from punctual.client.calls.retrying import (
     AttemptResult,
     Retries,
     classify_outcome,

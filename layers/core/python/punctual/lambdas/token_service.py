@@ -5,7 +5,7 @@ from punctual.aws.parameters import Parameter
 from punctual.aws.ports import random_bytes
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.tokens import Tokens
-from punctual.engine.ports.token_rows import LoadTokenKey
+from punctual.engine.ports.tenants.token_rows import LoadTokenKey
 from punctual.lambdas.authorizer.authenticator import DEFAULT_TENANT
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.ssm_secrets import TOKEN_KEY_PARAMETER, decode_key

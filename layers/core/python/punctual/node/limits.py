@@ -16,8 +16,8 @@ from punctual.domain.tenants.quota_ledger import (
     seconds_until_token,
     tokens,
 )
-from punctual.engine.ports.artifact_rows import ArtifactRows
 from punctual.engine.ports.quotas import LimitsOf, QuotaGrant
+from punctual.engine.ports.tenants.artifact_rows import ArtifactRows
 from punctual.engine.quotas.leased_row import RecentDemand
 from punctual.engine.quotas.limits import NoQuotas, too_many_calls, unlimited
 from punctual.engine.quotas.used_limits import ArtifactUses, ReadUses, UsedLimits

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from punctual.client.call_steps import ClientSettings, Pause, Steps, Stream, send_request
+from punctual.client.calls.paging import stream_pages
 from punctual.client.errors import Misuse, Unexpected
 from punctual.client.installation import Artifact
 from punctual.client.model import convert_model, decode_model
-from punctual.client.paging import stream_pages
 from punctual.client.wire import (
     FILE_PIECE_BYTES,
     Repeat,

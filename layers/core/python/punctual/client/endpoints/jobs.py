@@ -7,8 +7,9 @@ from typing import Any, Unpack
 from msgspec import UNSET
 
 from punctual.client.answers.versions import JobVersion
-from punctual.client.batching import chunk_key, split_into_chunks, submit_chunk
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
+from punctual.client.calls.batching import chunk_key, split_into_chunks, submit_chunk
+from punctual.client.calls.paging import stream_pages
 from punctual.client.errors import Misuse, PunctualError
 from punctual.client.fields import (
     JobChanges,
@@ -28,7 +29,6 @@ from punctual.client.model import (
     decode_model,
     required_field,
 )
-from punctual.client.paging import stream_pages
 from punctual.client.run import Run
 from punctual.client.run_watch import wait_for_run
 from punctual.client.wire import (

@@ -8,10 +8,10 @@ from msgspec import UNSET
 
 from punctual.client.answers.operations import BulkPreview, Operation
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
+from punctual.client.calls.paging import stream_pages
 from punctual.client.endpoints.changes import Follower, reconnecting
 from punctual.client.fields import MisfirePolicy, TimeValue
 from punctual.client.model import convert_model, decode_model
-from punctual.client.paging import stream_pages
 from punctual.client.run_watch import MAX_WATCH_POLL_SECONDS
 from punctual.client.wire import (
     Repeat,

@@ -2,8 +2,8 @@
 
 from punctual.client.answers.overview import Failure, Overview
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
+from punctual.client.calls.paging import stream_pages
 from punctual.client.model import convert_model, decode_model
-from punctual.client.paging import stream_pages
 from punctual.client.wire import Repeat, Request, build_path, encode_body
 
 

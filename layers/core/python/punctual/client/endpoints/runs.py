@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from msgspec import UNSET
 
 from punctual.client.call_steps import ClientSettings, Item, Steps, Stream, send_request
+from punctual.client.calls.paging import stream_pages
 from punctual.client.endpoints.changes import reconnecting
 from punctual.client.endpoints.jobs import job_id_of
 from punctual.client.errors import Conflict, Misuse, NotFound, Refused, Unexpected
 from punctual.client.fields import ReasonCode, RunStatusName, RunTime, TimeValue, Trigger
 from punctual.client.job import Job
 from punctual.client.model import convert_model, decode_model
-from punctual.client.paging import stream_pages
 from punctual.client.run import Logs, Output, Run, SavedOutput
 from punctual.client.run_watch import RunWatch, read_run, wait_for_run, watch_run
 from punctual.client.wire import (

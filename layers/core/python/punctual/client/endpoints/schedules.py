@@ -4,10 +4,10 @@ from typing import Unpack
 
 from punctual.client.answers.schedules import Forecast, Preview, ScheduleDiff, Upcoming
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
+from punctual.client.calls.paging import stream_pages
 from punctual.client.fields import ScheduleFields, TimeValue
 from punctual.client.job import Job
 from punctual.client.model import convert_model, decode_model
-from punctual.client.paging import stream_pages
 from punctual.client.wire import Repeat, Request, encode_body, query_parameters
 
 

@@ -4,7 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
-from punctual.client.error_mapping import error_of_problem, read_problem
+from punctual.client.calls.error_mapping import error_of_problem, read_problem
+from punctual.client.calls.paging import stream_pages
 from punctual.client.errors import Unexpected
 from punctual.client.fields import Role, TimeValue
 from punctual.client.installation import (
@@ -20,7 +21,6 @@ from punctual.client.installation import (
 )
 from punctual.client.job import Job
 from punctual.client.model import M, convert_model, decode_json, decode_model, required_field
-from punctual.client.paging import stream_pages
 from punctual.client.wire import (
     SUCCESS_STATUSES,
     Repeat,

@@ -16,8 +16,13 @@ from punctual.domain.artifacts import (
     artifact_id_of,
     parse_artifact_blob_name,
 )
-from punctual.engine.ports.artifact_rows import ArtifactRows, ArtifactUse, ListedBlobs, StoredBlob
 from punctual.engine.ports.clock import Clock, NewId
+from punctual.engine.ports.tenants.artifact_rows import (
+    ArtifactRows,
+    ArtifactUse,
+    ListedBlobs,
+    StoredBlob,
+)
 from punctual.engine.queries.artifacts import MAX_READ_USES, ArtifactQueries
 
 

@@ -24,11 +24,11 @@ from punctual.domain.artifacts import (
 )
 from punctual.domain.errors import Conflict, FieldError, Invalid, LimitExceeded, Unavailable
 from punctual.engine.commands.audit import ARTIFACT_CREATE, ARTIFACT_DELETE
-from punctual.engine.ports.artifact_rows import ArtifactRows, ArtifactUse
 from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 from punctual.engine.ports.blobs import Blobs, Upload
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.quotas import LimitsOf
+from punctual.engine.ports.tenants.artifact_rows import ArtifactRows, ArtifactUse
 from punctual.engine.queries.artifacts import ArtifactQueries, UsingJob
 from punctual.engine.quotas.limits import unlimited
 

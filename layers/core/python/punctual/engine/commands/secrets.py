@@ -6,7 +6,7 @@ from datetime import datetime
 from punctual.domain.errors import LimitExceeded, NotFound
 from punctual.engine.commands.audit import SECRET_DELETE, SECRET_SET
 from punctual.engine.ports.audit_log import Actor, AuditLog, Note
-from punctual.engine.ports.secret_store import SecretInfo, SecretStore
+from punctual.engine.ports.tenants.secret_store import SecretInfo, SecretStore
 
 MAX_TENANT_SECRETS = 200  # few enough for a list of one page
 # Seconds until a retry, since only a deletion makes room.

@@ -14,7 +14,12 @@ from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, WEBHOOK_S
 from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.rows import Page
-from punctual.engine.ports.token_rows import LoadTokenKey, RandomBytes, TokenCounts, TokenRows
+from punctual.engine.ports.tenants.token_rows import (
+    LoadTokenKey,
+    RandomBytes,
+    TokenCounts,
+    TokenRows,
+)
 
 T = TypeVar("T")
 _encode_note = msgspec.json.Encoder().encode

@@ -15,10 +15,10 @@ from punctual.domain.artifacts import (
 from punctual.domain.errors import NotFound
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.task_limits import BINARY_ENTRY_NAME
-from punctual.engine.ports.artifact_rows import ArtifactRows, ArtifactUse
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import DefinitionRow, JobKey
+from punctual.engine.ports.tenants.artifact_rows import ArtifactRows, ArtifactUse
 
 MAX_SHOWN_JOBS = 100  # jobs that the answer about one artifact names
 MAX_LISTED_JOBS = 5  # jobs that a list names for each artifact, so that a page costs few reads

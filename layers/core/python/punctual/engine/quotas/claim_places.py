@@ -18,8 +18,8 @@ from punctual.domain.tenants.quota_ledger import (
     free_claims,
 )
 from punctual.domain.utc import EPOCH
-from punctual.engine.ports.quota_rows import QuotaRows
 from punctual.engine.ports.quotas import EndedClaim
+from punctual.engine.ports.tenants.quota_rows import QuotaRows
 from punctual.engine.quotas.leased_row import LeasedRow
 from punctual.engine.quotas.run_permits import PLACES_LIMIT
 

@@ -17,7 +17,7 @@ from punctual.domain.tenants.quota_ledger import (
     set_places,
 )
 from punctual.domain.utc import EPOCH
-from punctual.engine.ports.quota_rows import QuotaRows
+from punctual.engine.ports.tenants.quota_rows import QuotaRows
 from punctual.engine.quotas.leased_row import Contended, LeasedRow
 
 STAGE = ""  # in place of a tenant: all tenants share these rows

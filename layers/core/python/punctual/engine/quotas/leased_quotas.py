@@ -13,8 +13,8 @@ from punctual.domain.tenants.quota_ledger import (
     WindowRule,
 )
 from punctual.engine.ports.log import Log
-from punctual.engine.ports.quota_rows import QuotaRows
 from punctual.engine.ports.quotas import LimitsOf, QuotaGrant
+from punctual.engine.ports.tenants.quota_rows import QuotaRows
 from punctual.engine.quotas.leased_row import Contended, RecentDemand
 from punctual.engine.quotas.leased_window import MINUTE_SECONDS, LeasedWindow, microseconds
 from punctual.engine.quotas.limits import too_many_calls

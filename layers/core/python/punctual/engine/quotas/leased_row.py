@@ -8,7 +8,7 @@ import msgspec
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.quota_ledger import MICROSECONDS_PER_SECOND
-from punctual.engine.ports.quota_rows import QuotaRow, QuotaRows
+from punctual.engine.ports.tenants.quota_rows import QuotaRow, QuotaRows
 
 MAX_ROW_SWAPS = 8
 DEMAND_SECONDS = 2.0

@@ -20,7 +20,7 @@ from punctual.domain.tenants.quota_ledger import (
     refill,
     tokens,
 )
-from punctual.engine.ports.quota_rows import QuotaRows
+from punctual.engine.ports.tenants.quota_rows import QuotaRows
 from punctual.engine.quotas.leased_quotas import CALLS_LIMIT, RUN_REQUESTS_LIMIT
 from punctual.engine.quotas.leased_row import LeasedRow
 from punctual.engine.quotas.leased_window import microseconds

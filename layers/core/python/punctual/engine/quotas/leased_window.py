@@ -11,8 +11,8 @@ from punctual.domain.tenants.quota_ledger import (
     QuotaRule,
 )
 from punctual.domain.utc import EPOCH
-from punctual.engine.ports.quota_rows import QuotaRows
 from punctual.engine.ports.quotas import QuotaGrant
+from punctual.engine.ports.tenants.quota_rows import QuotaRows
 from punctual.engine.quotas.leased_row import LeasedRow, RecentDemand
 
 MINUTE_SECONDS = 60  # the span of limits that count by the minute

@@ -24,8 +24,8 @@ from punctual.domain.tenants.quota_ledger import (
     set_places,
 )
 from punctual.engine.ports.log import Log
-from punctual.engine.ports.quota_rows import QuotaRows
 from punctual.engine.ports.quotas import LimitsOf
+from punctual.engine.ports.tenants.quota_rows import QuotaRows
 from punctual.engine.quotas.leased_row import Contended, LeasedRow, RecentDemand
 from punctual.engine.quotas.leased_window import MINUTE_SECONDS, LeasedWindow, microseconds
 

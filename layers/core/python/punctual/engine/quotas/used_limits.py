@@ -7,8 +7,8 @@ from typing import Any
 from punctual.domain.artifacts import MEGABYTE_BYTES
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.limits import LIMIT_FIELDS, TenantLimits, effective_limits
-from punctual.engine.ports.artifact_rows import ArtifactRows
 from punctual.engine.ports.quotas import LimitsOf
+from punctual.engine.ports.tenants.artifact_rows import ArtifactRows
 
 ReadUses = Callable[[str, TenantLimits, datetime], Mapping[str, float]]
 """Returns the uses of a tenant by limit. Limits that are not set may be missing."""

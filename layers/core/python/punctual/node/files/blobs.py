@@ -15,8 +15,8 @@ from typing import NamedTuple
 from punctual.domain.artifacts import ARTIFACT_PREFIX
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX
-from punctual.engine.ports.artifact_rows import BlobPage, StoredBlob
 from punctual.engine.ports.blobs import Blob, BlobVersion, Upload, VersionedPut
+from punctual.engine.ports.tenants.artifact_rows import BlobPage, StoredBlob
 from punctual.node.files.durable import (
     OWNER_FILE,
     OWNER_FOLDER,

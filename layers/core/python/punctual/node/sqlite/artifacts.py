@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from punctual.domain.artifacts import Artifact
-from punctual.engine.ports.artifact_rows import ArtifactUse
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.tenants.artifact_rows import ArtifactUse
 from punctual.node.sqlite.rows import Codec, from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 

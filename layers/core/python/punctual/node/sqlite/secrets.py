@@ -8,7 +8,7 @@ from threading import Lock
 from urllib.parse import quote
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports.secret_store import SecretInfo
+from punctual.engine.ports.tenants.secret_store import SecretInfo
 from punctual.node.files.secret_key import SecretCipher
 from punctual.node.sqlite.rows import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction

@@ -8,7 +8,7 @@ from typing import Any
 from punctual.domain.errors import Unreadable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import LAST_USED_RESOLUTION, Token
-from punctual.engine.ports.token_rows import TokenCounts
+from punctual.engine.ports.tenants.token_rows import TokenCounts
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.rows import from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction

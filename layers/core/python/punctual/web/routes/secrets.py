@@ -3,7 +3,7 @@
 from punctual.domain.errors import NotFound, Unavailable
 from punctual.domain.timestamps import format_time
 from punctual.engine.commands.secrets import Secrets
-from punctual.engine.ports.secret_store import SecretInfo
+from punctual.engine.ports.tenants.secret_store import SecretInfo
 from punctual.web.http.json_body import parse_object, parse_optional
 from punctual.web.http.request import Reply, Request, actor_of, json_reply
 from punctual.web.models import bodies

@@ -17,8 +17,8 @@ from punctual.aws.dynamodb.keys import (
     time_key,
 )
 from punctual.domain.artifacts import Artifact
-from punctual.engine.ports.artifact_rows import ArtifactUse
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.tenants.artifact_rows import ArtifactUse
 
 REVISION_ATTR = "revision"
 # Patterns of the partition keys of artifacts and of their uses. No escaped tenant contains "#".

@@ -13,7 +13,7 @@ from punctual.aws.dynamodb.keys import join_parts
 from punctual.domain.errors import LaterVersion
 from punctual.domain.tenants.limits import InvalidLimits
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.quota_rows import QuotaRow
+from punctual.engine.ports.tenants.quota_rows import QuotaRow
 
 LIMITS_ATTR = "limits"
 # Pattern of the partition keys of all quota rows. No escaped tenant contains "#".

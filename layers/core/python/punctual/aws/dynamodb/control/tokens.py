@@ -75,7 +75,7 @@ def list_upper_bound(token_id: str | None) -> str:
 
 
 if TYPE_CHECKING:
-    from punctual.engine.ports.token_rows import TokenCounts
+    from punctual.engine.ports.tenants.token_rows import TokenCounts
 
 _TOKEN_LIST_PAGE_SIZE = 50  # rows in a query page of a list
 _TOKEN_COUNT_PAGE_SIZE = 1_000
@@ -165,7 +165,7 @@ class DynamoTokens:
         the token. If the tenant has no room, the rows by hash are read too.
         """
         from punctual.engine.commands.tokens import is_below_token_limit
-        from punctual.engine.ports.token_rows import TokenCounts
+        from punctual.engine.ports.tenants.token_rows import TokenCounts
 
         key_range = KeyRange(token_list_partition(tenant))
         rows = list(self._dynamo.query(self._table, key_range, _TOKEN_COUNT_PAGE_SIZE))

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from punctual.client.call_steps import ClientSettings, Pause, Steps, send_request
-from punctual.client.error_mapping import error_of_problem, parse_problem
+from punctual.client.calls.error_mapping import error_of_problem, parse_problem
+from punctual.client.calls.retrying import retry_delay
 from punctual.client.errors import Misuse, Unexpected
 from punctual.client.job import Accepted, Declined
 from punctual.client.model import decode_json, required_field
-from punctual.client.retrying import retry_delay
 from punctual.client.wire import Repeat, Request, encode_body, idempotency_headers
 
 MAX_BATCH_KEY_CHARACTERS = 240

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from punctual.client.calls.retrying import retry_after
 from punctual.client.errors import (
     Conflict,
     FieldError,
@@ -21,7 +22,6 @@ from punctual.client.errors import (
     Unauthenticated,
     Unavailable,
 )
-from punctual.client.retrying import retry_after
 from punctual.client.wire import Answer, Failure, Outcome, Request
 
 _ERRORS_BY_STATUS: Mapping[int, type[PunctualError]] = {
