@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from fnmatch import fnmatch
 from importlib.metadata import packages_distributions
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from infra.build.packaging import CORE_SOURCE, FUNCTIONS_FOLDER, UNUSED_VENDOR_FILES, VENDOR_LOCK
+from punctual.lambdas.containers.settings import ContainerSettings
 from tests.support.aws.settings import NO_HOST, a_settings
 
 NAMES = sorted(path.parent.name for path in FUNCTIONS_FOLDER.glob("*/handler.py"))
@@ -66,6 +68,18 @@ def environment() -> dict[str, str]:
     }
 
 
+def container_environment() -> dict[str, str]:
+    """Return the settings that only the function `containers` cannot start without."""
+    names = [field.name for field in fields(ContainerSettings) if field.type is str]
+    return ContainerSettings(
+        subnets=("subnet-1",),
+        security_groups=("sg-1",),
+        has_public_address=False,
+        max_vcpu=4,
+        **dict.fromkeys(names, "x"),
+    ).to_env()
+
+
 def imported(folder: Path) -> subprocess.CompletedProcess[str]:
     absent = packages_distributions().keys() - {*in_layers(), *FROM_LAMBDA, "punctual"}
     return subprocess.run(
@@ -79,7 +93,7 @@ def imported(folder: Path) -> subprocess.CompletedProcess[str]:
             str(CORE_SOURCE),
             " ".join(absent),
         ],
-        env=environment(),
+        env=environment() | (container_environment() if folder.name == "containers" else {}),
         cwd=folder,
         capture_output=True,
         text=True,
