@@ -4,8 +4,6 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from punctual.engine.queries.filters import RunFilters
-
 from punctual.aws.dynamodb.lists.job_row import RecentOutcome
 from punctual.domain.failures import FAILED_STATUSES
 from punctual.domain.job_state import JobState, JobStatus
