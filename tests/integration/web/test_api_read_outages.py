@@ -13,6 +13,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from punctual.aws.clients import Clients
 from punctual.aws.dynamodb.keys import STATE_SORT_KEY
+from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed, FeedEntry
 from punctual.aws.dynamodb.lists.runs import RunEntry
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.rows import Detail, JobKey
@@ -74,7 +75,17 @@ class Installation:
         later_rows = [a_row(an_id(n), self.job, "default", run=_success(n)) for n in range(20, 26)]
         store.ports.history.put_runs([row, *later_rows])
         store.lists.append([RunEntry(each, 2) for each in (row, *later_rows)])  # as `status` does
+        self.cursor = str(self.api("GET", "/changes").json["next_cursor"])
+        self._add_change()
         assert store.ports.history.page(key, None, None, 10, NOON)
+
+    def _add_change(self) -> None:
+        runtime = self.api.runtimes[READ_FUNCTION]
+        settings = runtime.settings
+        feed = DynamoChangeFeed(
+            *(runtime.dynamo, settings.lists_table, settings.feed_slots, runtime.clock)
+        )
+        feed.append("default", "batch", [FeedEntry("job", self.job, "", 9, runtime.clock())])
 
     def _job(self, number: int) -> str:
         start_time = f"2026-03-01T0{number}:00:00Z"
@@ -126,13 +137,12 @@ def is_equal(first: Answer, second: Answer) -> bool:
 
 
 def test_every_reading_call_has_a_trial(installation: Installation) -> None:
-    read = {*installation.reads(), "/health", "/schedules/preview", "/openapi.json"}
+    read = {*installation.reads(), "/changes", "/health", "/schedules/preview", "/openapi.json"}
     read |= {"/health/live", "/health/ready"}
     tested_elsewhere = {"/whoami", "/tokens", "/tokens/{token_id}", "/audit", "/webhook-secret"}
     tested_elsewhere |= {
         "/artifacts",
         "/artifacts/{artifact_id}",
-        "/changes",
         "/failures",
         "/overview",
         "/operations",  # on AWS these two read no store
@@ -147,7 +157,8 @@ def test_every_reading_call_has_a_trial(installation: Installation) -> None:
 def test_read_is_correct_or_refused_at_each_failed_store_call(
     installation: Installation, away: Away, kind: str
 ) -> None:
-    for name, (method, path, body) in installation.reads().items():
+    changes = ("GET", f"/changes?after={installation.cursor}", None)
+    for name, (method, path, body) in {**installation.reads(), "/changes": changes}.items():
         right = installation.api(method, path, body)
         assert right.status == (302 if name.endswith("/output") else 200), (name, right.body)
         refused = 0

@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from punctual.domain.errors import LimitExceeded
 from punctual.engine.ports.lists.change_feed import ChangeFilters, ChangeKind
+from punctual.engine.queries.slices import SLICE_SECONDS, Sliced, SlicedWork
 from punctual.node.http import change_waits
 from punctual.node.http.change_waits import ChangeCalls, ChangeWaits
+from punctual.node.long_work import MAX_LONG_REQUESTS, LongWork
 from punctual.web.http.request import Caller, ChangeWait, Reply, Request
 
+T = TypeVar("T")
 READ_TO_ROW_1 = ("1", "0", "0")
 REQUEST = Request("GET", "/changes", "after=x&wait_seconds=20", {}, b"", Caller("acme", "ann"), "r")
 
@@ -25,6 +28,21 @@ def run(test: Callable[[ChangeWaits], Awaitable[None]]) -> None:
         await asyncio.wait_for(test(ChangeWaits()), 10)
 
     asyncio.run(main())
+
+
+async def take_turn(request: Callable[[], T], /) -> T:
+    await asyncio.sleep(0)
+    return request()
+
+
+class Processor:
+    """A clock that only work advances."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 async def settle() -> None:
@@ -126,11 +144,7 @@ def test_equal_calls_of_a_release_share_one_read() -> None:
             reads.append(request)
             return Reply(200, b"changes")
 
-        async def turn(request: Callable[[], Any]) -> Any:
-            await asyncio.sleep(0)
-            return request()
-
-        calls = ChangeCalls(waits, turn, answer)
+        calls = ChangeCalls(waits, take_turn, answer, LongWork(take_turn))
         empty = Reply(200, b"none", wait=a_wait())
         other = REQUEST._replace(query="after=y&wait_seconds=20")
         tasks = [
@@ -149,14 +163,75 @@ def test_equal_calls_of_a_release_share_one_read() -> None:
 
 def test_call_without_a_change_gets_its_first_reply_at_the_end() -> None:
     async def test(waits: ChangeWaits) -> None:
-        async def turn(request: Callable[[], Any]) -> Any:
-            return request()
-
-        calls = ChangeCalls(waits, turn, lambda _request: Reply(200, b"read"))
+        calls = ChangeCalls(
+            waits, take_turn, lambda _request: Reply(200, b"read"), LongWork(take_turn)
+        )
         waits.close()
         first = Reply(200, b"none", wait=a_wait())
         assert (await calls.finish(REQUEST, first)).body == b"none"
         unread = Reply(204, wait=a_wait()._replace(cursor=None))
         assert (await calls.finish(REQUEST, unread)).body == b"read"
+
+    run(test)
+
+
+def test_long_answers_run_in_slices_between_other_long_work() -> None:
+    """A read for a follower takes turns with long requests, and few of a tenant run at once."""
+
+    async def test(waits: ChangeWaits) -> None:
+        order: list[str] = []
+        cpu = Processor()
+
+        def steps(name: str) -> Sliced[Reply]:
+            for _ in range(4):
+                order.append(name)
+                cpu.now += SLICE_SECONDS
+                yield
+            return Reply(200, name.encode())
+
+        long_work = LongWork(take_turn, cpu, cpu)
+        calls = ChangeCalls(waits, take_turn, lambda request: steps(request.query), long_work)
+        names = [str(number) for number in range(MAX_LONG_REQUESTS + 4)]
+        empty = Reply(200, b"none", wait=a_wait())
+        tasks = [
+            asyncio.create_task(calls.finish(REQUEST._replace(query=name), empty)) for name in names
+        ]
+        await settle()
+        waits.on_change(2, {"acme": [("j1", 5)]})
+        other = asyncio.create_task(long_work.finish("acme", SlicedWork(steps("other"), cpu)))
+        replies = await asyncio.gather(*tasks)
+        assert [reply.body.decode() for reply in replies] == names
+        assert (await other).body == b"other"
+        others = [place for place, name in enumerate(order) if name == "other"]
+        assert others[-1] < len(order) - len(names), "the other request waits for its turn only"
+
+    run(test)
+
+
+def test_answer_is_given_up_when_its_callers_have_left() -> None:
+    async def test(waits: ChangeWaits) -> None:
+        ended: list[str] = []
+
+        def endless() -> Sliced[Reply]:
+            try:
+                while True:
+                    yield
+            finally:
+                ended.append("closed")
+
+        calls = ChangeCalls(
+            waits, take_turn, lambda _request: endless(), LongWork(take_turn, Processor())
+        )
+        empty = Reply(200, b"none", wait=a_wait())
+        tasks = [asyncio.create_task(calls.finish(REQUEST, empty)) for _ in range(2)]
+        await settle()
+        waits.on_change(2, {"acme": [("j1", 5)]})
+        await settle()
+        tasks[0].cancel()
+        await settle()
+        assert ended == []
+        tasks[1].cancel()
+        await settle()
+        assert ended == ["closed"]
 
     run(test)

@@ -6,11 +6,12 @@ The node runs one slice in each turn, in rotation, so that other work continues.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import thread_time
 from typing import Protocol, TypeVar
 
 from punctual.domain.errors import LimitExceeded
-from punctual.engine.queries.slices import CpuTime, Sliced, SlicedWork, Steady
+from punctual.engine.queries.slices import SLICE_SECONDS, CpuTime, Sliced, SlicedWork, Steady
 from punctual.node import clock
 
 T = TypeVar("T")
@@ -36,12 +37,14 @@ class LongWork:
         self._slice_lock = asyncio.Lock()  # first come, first served
         self._long_requests: Counter[str] = Counter()
 
-    def begin(self, steps: Sliced[T]) -> T | SlicedWork[T]:
+    def begin(self, steps: Sliced[T], max_seconds: float = SHORT_WORK_SECONDS) -> T | SlicedWork[T]:
         """Return the result of short work, or the work for `finish`. Called within a turn."""
         work = SlicedWork(steps, self._cpu, self._steady)
-        return work if work.run_slice(SHORT_WORK_SECONDS) else work.results[0]
+        return work if work.run_slice(max_seconds) else work.results[0]
 
-    async def finish(self, tenant: str, work: SlicedWork[T]) -> T:
+    async def finish(
+        self, tenant: str, work: SlicedWork[T], slice_seconds: float = SLICE_SECONDS
+    ) -> T:
         """Return the result of the work, after the commit of its last slice."""
         if self._long_requests[tenant] >= MAX_LONG_REQUESTS:
             work.close()
@@ -52,7 +55,7 @@ class LongWork:
         try:
             while True:
                 async with self._slice_lock:
-                    has_more = await self._turn(work.run_slice)
+                    has_more = await self._turn(partial(work.run_slice, slice_seconds))
                 if not has_more:
                     return work.results[0]
         finally:

@@ -236,6 +236,7 @@ async def serve(
         failures=FailureCommands(store.failures, store.job_states, store.audit),
         uploads=uploads,
         change_waits=change_waits,
+        cursor_key=keys.token.read if options.auth else None,
         operations=node.operations,
     )
     stop = _stop_on_signals()

@@ -48,6 +48,7 @@ from punctual.web.features import Features
 from punctual.web.http.guards import CLOSE_HEADER, check_body_headers, check_loopback
 from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
 from punctual.web.http.request import COMMON_HEADERS, Caller, Reply, Request
+from punctual.web.http.sealed_cursors import ReadKey
 from punctual.web.routes.schedules import ScheduleRoutes
 from punctual.web.services import ReadWebhookSecret, Services, no_webhook_secret
 from punctual.web.views.system import InstallationInfo, Login
@@ -87,6 +88,7 @@ def build_application(
     failures: FailureCommands | None = None,
     uploads: Uploads | None = None,
     change_waits: ChangeWaits | None = None,
+    cursor_key: ReadKey | None = None,
     operations: OperationCommands | None = None,
 ) -> "Application":
     """Return the ASGI application of the node.
@@ -113,6 +115,7 @@ def build_application(
         claims=claims,
         artifacts=artifacts,
         must_pause=None if change_waits is None else change_waits.must_pause,
+        cursor_key=cursor_key,
         failures=failures,
         operations=operations,
     )
@@ -140,8 +143,6 @@ class Application:
         self._uploads = uploads
         self._answer = build_routes(services, log).answer
         self._change_calls: ChangeCalls | None = None
-        if change_waits is not None:
-            self._change_calls = ChangeCalls(change_waits, turn, self._answer)
         schedule_routes = ScheduleRoutes(services)
         self._unavailable_replies = {
             HEALTH_PATH: schedule_routes.store_down_reply,
@@ -149,6 +150,8 @@ class Application:
         }
         self._turn = turn
         self._long_work = LongWork(turn)
+        if change_waits is not None:
+            self._change_calls = ChangeCalls(change_waits, turn, self._answer, self._long_work)
         self._log = log
         self._new_id = new_id
         self._log_access = log_access

@@ -9,13 +9,12 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import thread_time
 from typing import Any, NamedTuple
 
 from punctual.domain.errors import LimitExceeded
 from punctual.engine.ports.lists.change_feed import ChangeKind
 from punctual.engine.queries.slices import SlicedWork
-from punctual.node.long_work import Turn
+from punctual.node.long_work import LongWork, Turn
 from punctual.web.http.request import ChangeWait, Reply, Request
 from punctual.web.routing import HandlerResult
 
@@ -23,14 +22,37 @@ MAX_WAITING_CALLS = 250  # for each tenant
 MAX_IDLE_TENANTS = 1_000
 SECONDS_PER_CALL = 0.02  # of the distance between two releases, for each call of the last one
 SHARED_SLICE_SECONDS = 0.001  # of processor time; due runs start between two slices
+MAX_LONG_ANSWERS = 4  # of a tenant at once, of its long requests
 STAGGER_SECONDS = 0.002  # between two answers of a release
 _ONLY_OPERATIONS = frozenset({ChangeKind.OPERATION})
+
+
+class _SharedAnswer:
+    """An answer that equal calls await. It is given up when the last of them has left."""
+
+    def __init__(self, task: "asyncio.Task[Reply]") -> None:
+        self._task = task
+        self._callers = 0
+
+    @property
+    def is_given_up(self) -> bool:
+        return self._task.cancelled() or self._task.cancelling() > 0
+
+    async def get(self) -> Reply:
+        self._callers += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._callers -= 1
+            if not self._callers:
+                self._task.cancel()
 
 
 class _Release(NamedTuple):
     """A release of one call, with the answers that all calls of the release share."""
 
-    answers: dict[str, "asyncio.Task[Reply]"]
+    answers: dict[str, _SharedAnswer]
+    long_answers: asyncio.Semaphore
     place: int
 
 
@@ -55,6 +77,7 @@ class _Tenant:
         self.last_row = last_row
         self.next_release = 0.0  # by the clock of the loop
         self.timer: asyncio.TimerHandle | None = None
+        self.long_answers = asyncio.Semaphore(MAX_LONG_ANSWERS)
 
     @property
     def is_idle(self) -> bool:
@@ -132,10 +155,10 @@ class ChangeWaits:
     def _release(self, tenant: _Tenant) -> None:
         calls, tenant.due, tenant.timer = tenant.due, [], None
         tenant.next_release = self._loop.time() + SECONDS_PER_CALL * len(calls)
-        answers: dict[str, asyncio.Task[Reply]] = {}
+        answers: dict[str, _SharedAnswer] = {}
         for place, call in enumerate(calls):
             if not call.release.done():
-                call.release.set_result(_Release(answers, place))
+                call.release.set_result(_Release(answers, tenant.long_answers, place))
 
     def _find(self, name: str) -> _Tenant:
         tenant = self._tenants.get(name)
@@ -154,11 +177,16 @@ class ChangeCalls:
     """Answers the calls that wait for changes."""
 
     def __init__(
-        self, waits: ChangeWaits, turn: Turn, answer: Callable[[Request], HandlerResult]
+        self,
+        waits: ChangeWaits,
+        turn: Turn,
+        answer: Callable[[Request], HandlerResult],
+        long_work: LongWork,
     ) -> None:
         self._waits = waits
         self._turn = turn
         self._answer = answer
+        self._long_work = long_work
 
     async def finish(self, request: Request, reply: Reply) -> Reply:
         """Return the first reply with changes, or the last one when the time is over."""
@@ -169,23 +197,34 @@ class ChangeCalls:
             ends_at = ends_at or loop.time() + reply.wait.seconds
             release = await self._waits.wait(reply.wait, ends_at - loop.time())
             if release is None:
-                return reply if reply.wait.cursor is not None else await self._read(request)
-            task = release.answers.get(request.query)
-            if task is None:
-                task = release.answers[request.query] = loop.create_task(self._read(request))
-            reply = await asyncio.shield(task)
+                if reply.wait.cursor is not None:
+                    return reply
+                return await self._read(request, asyncio.Semaphore())
+            answer = release.answers.get(request.query)
+            if answer is None or answer.is_given_up:
+                task = loop.create_task(self._read(request, release.long_answers))
+                answer = release.answers[request.query] = _SharedAnswer(task)
+            reply = await answer.get()
             await asyncio.sleep(release.place * STAGGER_SECONDS)
         return reply
 
-    async def _read(self, request: Request) -> Reply:
+    async def _read(self, request: Request, long_answers: asyncio.Semaphore) -> Reply:
         """Return the reply of now, in small slices: other work of the node goes on in between.
 
         Calls of one release read first in one turn, so that they end at the same place.
         """
-        answer = await self._turn(partial(self._answer, request))
+        reply = await self._turn(partial(self._begin, request))
+        if isinstance(reply, Reply):
+            return reply
+        try:
+            async with long_answers:
+                tenant = request.caller.tenant
+                return await self._long_work.finish(tenant, reply, SHARED_SLICE_SECONDS)
+        finally:
+            reply.close()
+
+    def _begin(self, request: Request) -> Reply | SlicedWork[Reply]:
+        answer = self._answer(request)
         if isinstance(answer, Reply):
             return answer
-        work = SlicedWork(answer, thread_time)
-        while await self._turn(partial(work.run_slice, SHARED_SLICE_SECONDS)):
-            pass
-        return work.results[0]
+        return self._long_work.begin(answer, SHARED_SLICE_SECONDS)
