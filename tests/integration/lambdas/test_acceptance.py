@@ -10,7 +10,7 @@ import pytest
 from tests.support.aws.gateway_server import TOKEN, served
 
 ROOT = Path(__file__).parents[3]
-CALLS = ("access/test_raw_requests.py", "jobs/test_job_errors.py")
+CALLS = ("access/test_raw_requests.py", "jobs/test_job_errors.py", "jobs/test_names.py")
 
 
 @pytest.mark.slow
