@@ -55,34 +55,17 @@ class Observability(Stack):
             functions=tuple(functions),
             script_functions=tuple(execution.script_functions),
             lanes={lane_queue.name: lane_queue.lane for lane_queue in scheduling.lanes},
-            tables={
-                "jobs": data.jobs.table.table_name,
-                "timers": data.timers.table.table_name,
-                "runs": data.runs.table.table_name,
-                "control": data.control.table.table_name,
-                "audit": data.audit.table.table_name,
-                "lists": data.lists.table.table_name,
-            },
+            tables=_table_names(data),
             api=api.gateway.api.ref,
         )
         alarms = self._create_alarms(stage, watched) if stage.alarms else None
         if stage.dashboard:
             link_dashboard(self, stage.prefix)
-            create_dashboard(
-                self,
-                "Dashboard",
-                stage=stage,
-                watched=watched,
-                alarms=alarms.alarms if alarms else [],
-            )
-        if stage.budget_dollars is not None and stage.alarm_email is not None:
-            Budget(
-                self,
-                "Budget",
-                stage=stage,
-                dollars=stage.budget_dollars,
-                email=stage.alarm_email,
-            )
+            shown_alarms = alarms.alarms if alarms else []
+            create_dashboard(self, "Dashboard", stage=stage, watched=watched, alarms=shown_alarms)
+        dollars, email = stage.budget_dollars, stage.alarm_email
+        if dollars is not None and email is not None:
+            Budget(self, "Budget", stage=stage, dollars=dollars, email=email)
         Queries(self, "Queries", stage=stage, functions=watched.functions)
         link_saved_queries(self, stage.prefix)
 
@@ -149,3 +132,15 @@ class Observability(Stack):
             )
         )
         return topic
+
+
+def _table_names(data: Data) -> dict[str, str]:
+    tables = {
+        "jobs": data.jobs,
+        "timers": data.timers,
+        "runs": data.runs,
+        "control": data.control,
+        "audit": data.audit,
+        "lists": data.lists,
+    }
+    return {name: table.table.table_name for name, table in tables.items()}
