@@ -27,6 +27,7 @@ from punctual.engine.ports.log import Log
 from punctual.engine.ports.notifications import WebhookSecrets
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.ports.rows import JobKey
+from punctual.engine.quotas.used_limits import UsedLimits
 from punctual.node.background.bulk_operations import BulkOperations, build_bulk_operations
 from punctual.node.background.maintenance import Maintenance, build_maintenance
 from punctual.node.clock import ClockChangeDetector
@@ -36,7 +37,7 @@ from punctual.node.inline_events import InlineRunner
 from punctual.node.limits import Admission, NodeQuotas, node_quotas, used_limits
 from punctual.node.monitor import NodeMonitor
 from punctual.node.run_queue import RunQueue
-from punctual.node.running_tasks import NOT_BEGUN, EndedAttempt, RunningTasks
+from punctual.node.running_tasks import NOT_BEGUN, EndedAttempt, RunningTasks, log_ended_run
 from punctual.node.script_memory import UNLIMITED_MEMORY_MB, ScriptMemory
 from punctual.node.sqlite.job_queries import build_job_queries
 from punctual.node.sqlite.state_rows import INLINE_SLOT
@@ -124,17 +125,9 @@ class Node:
         self._limit_counters: list[Admission | NodeQuotas | ScriptMemory] = [self.script_memory]
         if isinstance(self.quotas, NodeQuotas):
             self._limit_counters += [self._admission, self.quotas]
-        self.monitor = NodeMonitor(
-            store,
-            store.minutes,
-            self.running_tasks,
-            attempt_runner,
-            executor_id,
-            monotonic,
-            reading.wall,
-            store.warnings,
-            self.queue,
-            used_limits(limits_of, store.artifacts, self._admission, self.quotas),
+        uses = used_limits(limits_of, store.artifacts, self._admission, self.quotas)
+        self.monitor = self._build_monitor(
+            attempt_runner, executor_id, monotonic, reading.wall, uses
         )
         self.search = build_job_queries(
             store, self.monitor, clock, log, self.queue.waits_for_memory
@@ -208,6 +201,27 @@ class Node:
             self._new_id,
             self._log,
             steady,
+        )
+
+    def _build_monitor(
+        self,
+        attempt_runner: AttemptRunner,
+        executor_id: str,
+        monotonic: Callable[[], float],
+        since: datetime,
+        uses: UsedLimits,
+    ) -> NodeMonitor:
+        return NodeMonitor(
+            store=self._store,
+            minute_store=self._store.minutes,
+            running_tasks=self.running_tasks,
+            attempt_runner=attempt_runner,
+            executor_id=executor_id,
+            monotonic=monotonic,
+            since=since,
+            warnings=self._store.warnings,
+            script_queue=self.queue,
+            used_limits=uses,
         )
 
     def _build_jobs(self, clock: Clock) -> Jobs:
@@ -442,22 +456,7 @@ class Node:
         self.monitor.count_ended([run for _, run in ended_runs])
         for finished, run in ended_runs:
             if not finished.detail.is_plain:
-                self._log_ended_run(finished, run)
-
-    def _log_ended_run(self, finished: FinishedAttempt, run: Run) -> None:
-        """Log a run that took time or failed.
-
-        Only the first line of its error is logged. The other lines are output of a script, which
-        the run keeps.
-        """
-        self._log(
-            "run_ended" if run.ended_at else "attempt_failed",
-            job_id=finished.key.job_id,
-            run_id=finished.run_id,
-            attempt=run.attempt if run.ended_at else run.attempt - 1,
-            status=run.status.value if run.ended_at else finished.status.value,
-            error=finished.detail.error.partition("\n")[0],
-        )
+                log_ended_run(self._log, finished, run)
 
     def next_step_steady(self) -> float:
         """Return when the next step is due, by the steady clock."""

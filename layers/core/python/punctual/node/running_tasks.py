@@ -10,10 +10,11 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from punctual.domain.errors import PunctualError
-from punctual.domain.run import RunStatus
+from punctual.domain.run import Run, RunStatus
 from punctual.engine.changes.run_results import log_key, output_key
 from punctual.engine.execution.executor import Assignment, Executor, FinishedAttempt
 from punctual.engine.execution.lease_keeper import LeaseKeeper
+from punctual.engine.ports.log import Log
 from punctual.engine.ports.rows import Detail
 from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.attempt_runner import AttemptRunner
@@ -171,3 +172,19 @@ class RunningTasks(LeaseKeeper):
             detail = replace(detail, output_blob=output_name, output_size=len(outcome.output))
         log_blob, log_size = log.end()
         return replace(detail, log_blob=log_blob, log_size=log_size) if log_blob else detail
+
+
+def log_ended_run(log: Log, finished: FinishedAttempt, run: Run) -> None:
+    """Log a run that took time or failed.
+
+    Only the first line of its error is logged. The other lines are output of a script, which the
+    run keeps.
+    """
+    log(
+        "run_ended" if run.ended_at else "attempt_failed",
+        job_id=finished.key.job_id,
+        run_id=finished.run_id,
+        attempt=run.attempt if run.ended_at else run.attempt - 1,
+        status=run.status.value if run.ended_at else finished.status.value,
+        error=finished.detail.error.partition("\n")[0],
+    )
