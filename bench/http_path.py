@@ -14,7 +14,7 @@ from punctual.engine.commands.jobs import Jobs, Submission
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.views import JobView
 from punctual.node.features import NODE_FEATURES
-from punctual.node.http.application import build_application
+from punctual.node.http.application import build_application, node_services
 from punctual.web.app import build_routes, route_groups
 from punctual.web.gateway import build_resolver
 from punctual.web.http.json_body import parse_object
@@ -118,12 +118,14 @@ def asgi_calls(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
     }
     engine = AcceptingEngine()
     app = build_application(
-        cast(Jobs, engine),
-        cast(JobQueries, engine),
+        node_services(
+            cast(Jobs, engine),
+            cast(JobQueries, engine),
+            TOKENS,
+            clock=lambda: NOON,
+        ),
         turn,
         discard_event,
-        TOKENS,
-        clock=lambda: NOON,
     )
 
     async def call_hundred_times() -> None:

@@ -25,7 +25,7 @@ from punctual.engine.commands.jobs import Submission
 from punctual.engine.commands.secrets import Secrets
 from punctual.engine.commands.tokens import Tokens
 from punctual.node.files.process_groups import GroupFiles
-from punctual.node.http.application import Application, build_application
+from punctual.node.http.application import Application, build_application, node_services
 from punctual.node.http.claims import node_claims
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
@@ -119,21 +119,25 @@ class Scene(ApplicationClient):
     @cached_property
     def application(self) -> Application:
         return build_application(
-            self.node.jobs,
-            self.node.search,
+            node_services(
+                self.node.jobs,
+                self.node.search,
+                self.tokens,
+                clock=self.clock,
+                webhook_secret=lambda *_: format_secret(b"the secret of the examples alone"),
+                artifacts=self.node.artifacts,
+                failures=FailureCommands(
+                    self.store.failures, self.store.job_states, self.store.audit
+                ),
+                operations=self.node.operations,
+                claims=node_claims(
+                    self.store, self.node.executor, self.claim_tokens, self.clock, self.log
+                ),
+                secrets=Secrets(self.store.secrets, self.store.audit),
+            ),
             self._perform,
             self.log,
-            self.tokens,
-            clock=self.clock,
             new_id=self.new_id,
-            webhook_secret=lambda *_: format_secret(b"the secret of the examples alone"),
-            artifacts=self.node.artifacts,
-            failures=FailureCommands(self.store.failures, self.store.job_states, self.store.audit),
-            operations=self.node.operations,
-            claims=node_claims(
-                self.store, self.node.executor, self.claim_tokens, self.clock, self.log
-            ),
-            secrets=Secrets(self.store.secrets, self.store.audit),
         )
 
     def new_id(self) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.quotas.limits import unlimited
-from punctual.node.http.application import Application, build_application
+from punctual.node.http.application import Application, build_application, node_services
 from punctual.node.http.parsing import API_ROOT
 from tests.support import openapi_answers
 from tests.support.web_world import WebWorld
@@ -134,16 +134,18 @@ class Client(ApplicationClient):
     @cached_property
     def application(self) -> Application:
         return build_application(
-            self.world.jobs,
-            self.world.search,
+            node_services(
+                self.world.jobs,
+                self.world.search,
+                self.world.tokens,
+                clock=self.world.clock,
+                quotas=self._quotas,
+                limits_of=self._limits_of,
+                artifacts=self.world.artifacts,
+            ),
             self._turn,
             self.log,
-            self.world.tokens,
-            clock=self.world.clock,
             log_access=self.log,
-            quotas=self._quotas,
-            limits_of=self._limits_of,
-            artifacts=self.world.artifacts,
         )
 
     async def _turn(self, request: Callable[[], Any]) -> Any:

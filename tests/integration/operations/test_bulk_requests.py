@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from punctual.node.http.application import Application, build_application
+from punctual.node.http.application import Application, build_application, node_services
 from tests.integration.web.test_http_engine import NodeClient, submitted
 from tests.support.web_client import Answer
 
@@ -21,9 +21,15 @@ class BulkClient(NodeClient):
     @cached_property
     def application(self) -> Application:
         return build_application(
-            *(self.node.jobs, self.node.search, self.perform, self.log, self.tokens),
-            clock=self.clock,
-            operations=self.node.operations,
+            node_services(
+                self.node.jobs,
+                self.node.search,
+                self.tokens,
+                clock=self.clock,
+                operations=self.node.operations,
+            ),
+            self.perform,
+            self.log,
         )
 
     def bulk(self, value: Any, **headers: str) -> Answer:

@@ -11,7 +11,7 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.jobs import Submission
-from punctual.node.http.application import Application, build_application
+from punctual.node.http.application import Application, build_application, node_services
 from punctual.node.http.change_waits import ChangeWaits
 from tests.integration.web.test_http_engine import NodeClient, submitted
 from tests.support.web_client import Answer
@@ -27,10 +27,16 @@ class FeedClient(NodeClient):
     @cached_property
     def application(self) -> Application:
         return build_application(
-            *(self.node.jobs, self.node.search, self.perform, self.log, self.tokens),
-            clock=self.clock,
+            node_services(
+                self.node.jobs,
+                self.node.search,
+                self.tokens,
+                clock=self.clock,
+                cursor_key=self.key.read,
+            ),
+            self.perform,
+            self.log,
             change_waits=self.waits,
-            cursor_key=self.key.read,
         )
 
     async def ask(self, query: str) -> Answer:

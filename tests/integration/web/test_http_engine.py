@@ -16,7 +16,7 @@ from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
-from punctual.node.http.application import Application, build_application
+from punctual.node.http.application import Application, build_application, node_services
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
@@ -66,13 +66,17 @@ class NodeClient(ApplicationClient):
     @cached_property
     def application(self) -> Application:
         return build_application(
-            self.node.jobs,
-            self.node.search,
+            node_services(
+                self.node.jobs,
+                self.node.search,
+                self.tokens,
+                clock=self.clock,
+                failures=FailureCommands(
+                    self.store.failures, self.store.job_states, self.store.audit
+                ),
+            ),
             self.perform,
             self.log,
-            self.tokens,
-            clock=self.clock,
-            failures=FailureCommands(self.store.failures, self.store.job_states, self.store.audit),
         )
 
     async def perform(self, request: Callable[[], Any]) -> Any:

@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from punctual.domain.errors import Unavailable
-from punctual.node.http.application import build_application
+from punctual.node.http.application import build_application, node_services
 from punctual.node.http.protocol import HttpProtocol
 from punctual.web.http.request import Reply
 from tests.support.web_world import NOON, WebWorld
@@ -58,12 +58,14 @@ class Node:
         self.forged: Reply | None = None
         self.gate: asyncio.Event | None = None  # where set, answers wait for it
         app = build_application(
-            world.jobs,
-            world.search,
+            node_services(
+                world.jobs,
+                world.search,
+                world.tokens,
+                clock=lambda: NOON,
+            ),
             self._turn,
             quiet,
-            world.tokens,
-            clock=lambda: NOON,
             new_id=lambda: ID,
         )
         config = uvicorn.Config(

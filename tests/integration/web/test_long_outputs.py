@@ -10,7 +10,7 @@ import pytest
 
 from punctual.engine.queries.jobs import MAX_WHOLE_OUTPUT_BYTES
 from punctual.engine.queries.views import CONTENT_PIECE_BYTES
-from punctual.node.http.application import CONNECTION, build_application
+from punctual.node.http.application import CONNECTION, build_application, node_services
 from tests.support.builders import ManualClock
 from tests.support.claims.node import ClaimsNode, statuses
 from tests.support.node.node_world import NOON
@@ -72,7 +72,13 @@ class LongOutput:
         self.claims = ClaimsNode(folder, ManualClock(NOON))
         node = self.claims.world.node
         self._application = build_application(
-            node.jobs, node.search, self._turn, self.claims.log, UNUSED_TOKENS
+            node_services(
+                node.jobs,
+                node.search,
+                UNUSED_TOKENS,
+            ),
+            self._turn,
+            self.claims.log,
         )
         claim = self.claims.start_run()
         target = {"claim": claim, "size": size, "content_type": "text/csv"}

@@ -10,7 +10,7 @@ from punctual.domain.errors import PreconditionFailed
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.views import RunView
-from punctual.node.http.application import Application, build_application
+from punctual.node.http.application import Application, build_application, node_services
 from punctual.node.http.authentication import NodeAuthenticator
 from punctual.node.http.claims import node_claims
 from punctual.node.http.uploads import Uploads
@@ -37,15 +37,17 @@ class ClaimsNode(ApplicationClient):
         node, clock = self.world.node, self.world.clock
         claims = node_claims(self.world.store, node.executor, self.claim_tokens, clock, self.log)
         return build_application(
-            node.jobs,
-            node.search,
+            node_services(
+                node.jobs,
+                node.search,
+                _NoTokens(),  # type: ignore[arg-type]
+                clock=clock,
+                quotas=_NoCalls(),  # type: ignore[arg-type]
+                claims=claims,
+            ),
             self._perform,
             self.log,
-            _NoTokens(),  # type: ignore[arg-type]
-            clock=clock,
             authenticator=NodeAuthenticator(_NoTokens(), None, _no_background, self.log),
-            quotas=_NoCalls(),  # type: ignore[arg-type]
-            claims=claims,
             uploads=self._uploads,
         )
 

@@ -14,7 +14,7 @@ from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.failures import FailureCommands
 from punctual.engine.commands.secrets import Secrets
 from punctual.lambdas.status.handler import build_handler
-from punctual.node.http.application import Application, build_application
+from punctual.node.http.application import Application, build_application, node_services
 from punctual.node.http.authentication import Issuer, NodeAuthenticator
 from punctual.web.contract import READ_FUNCTION
 from tests.integration.web.test_http_engine import NodeClient
@@ -51,17 +51,21 @@ class GuardedNode(NodeClient):
         )
         authenticator = NodeAuthenticator(token_authenticator, self._issuer, at_once, self.log)
         return build_application(
-            self.node.jobs,
-            self.node.search,
+            node_services(
+                self.node.jobs,
+                self.node.search,
+                self.tokens,
+                clock=self.clock,
+                secrets=Secrets(self.store.secrets, self.store.audit),
+                artifacts=self.node.artifacts,
+                operations=self.node.operations,
+                failures=FailureCommands(
+                    self.store.failures, self.store.job_states, self.store.audit
+                ),
+            ),
             self.perform,
             self.log,
-            self.tokens,
-            clock=self.clock,
             authenticator=authenticator,
-            secrets=Secrets(self.store.secrets, self.store.audit),
-            artifacts=self.node.artifacts,
-            operations=self.node.operations,
-            failures=FailureCommands(self.store.failures, self.store.job_states, self.store.audit),
         )
 
     def _secrets(self) -> TokenSecrets:

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from punctual.node.http.application import build_application
+from punctual.node.http.application import build_application, node_services
 from punctual.node.http.descriptors import max_connections_within, min_file_limit
 from punctual.node.http.protocol import MAX_BODY_WIRE_BYTES, HttpProtocol, expire_connections
 from tests.support.web_world import NOON, WebWorld
@@ -81,12 +81,14 @@ class Server:
     def connect(self) -> tuple[HttpProtocol, Socket]:
         world = self._world
         app = build_application(
-            world.jobs,
-            world.search,
+            node_services(
+                world.jobs,
+                world.search,
+                world.tokens,
+                clock=lambda: NOON,
+            ),
             self._turn,
             ignore_log,
-            world.tokens,
-            clock=lambda: NOON,
         )
         config = uvicorn.Config(
             app, http=HttpProtocol, lifespan="off", log_config=None, proxy_headers=False

@@ -22,7 +22,7 @@ from punctual.domain.job_state import Lane
 from punctual.domain.tenants.limits import UNLIMITED, TenantLimits
 from punctual.engine.commands.failures import FailureCommands
 from punctual.engine.commands.secrets import Secrets
-from punctual.engine.commands.tokens import WebhookSecretReader
+from punctual.engine.commands.tokens import Tokens, WebhookSecretReader
 from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.quotas.limits import LimitsCache, unlimited
@@ -35,8 +35,14 @@ from punctual.node.files.data_folder import DATABASE
 from punctual.node.files.database_check import DatabaseCheck
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.webhook_keys import WebhookKeys
-from punctual.node.http.access import check_keys, own_user_access, token_access, token_commands
-from punctual.node.http.application import Application, build_application
+from punctual.node.http.access import (
+    Keys,
+    check_keys,
+    own_user_access,
+    token_access,
+    token_commands,
+)
+from punctual.node.http.application import Application, build_application, node_services
 from punctual.node.http.authentication import IssuerThread
 from punctual.node.http.change_waits import ChangeWaits
 from punctual.node.http.claims import node_claims
@@ -63,6 +69,8 @@ from punctual.tasks.http.addresses import LOOPBACK_NETWORKS
 from punctual.tasks.http.task import HttpTask
 from punctual.tasks.script.run_folder import remove_leftovers
 from punctual.tasks.script.sandbox import Sandbox
+from punctual.web.features import Features
+from punctual.web.services import Services
 from punctual.web.views.system import Login
 
 QUICK_WORKERS = 32
@@ -191,6 +199,38 @@ def find_max_connections(log: EventLog) -> int:
     return connections
 
 
+def _services(
+    store: Store,
+    node: Node,
+    keys: Keys,
+    tokens: Tokens,
+    options: Options,
+    features: Features,
+    sandbox: Sandbox,
+    limits_of: LimitsOf | None,
+    log: EventLog,
+) -> Services:
+    """Return what the routes of this node call."""
+    issuer_config = options.issuer_config
+    return node_services(
+        node.jobs,
+        node.search,
+        tokens,
+        quotas=node.quotas if limits_of else None,
+        limits_of=limits_of or unlimited,
+        webhook_secret=WebhookSecretReader(keys.webhooks.display_secret, store.audit).read,
+        secrets=Secrets(store.secrets, store.audit),
+        features=features,
+        sandbox=sandbox.name,
+        login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),
+        claims=node_claims(store, node.executor, ClaimTokens(keys.token.read), clock.wall, log),
+        artifacts=node.artifacts,
+        failures=FailureCommands(store.failures, store.job_states, store.audit),
+        cursor_key=keys.token.read if options.auth else None,
+        operations=node.operations,
+    )
+
+
 async def serve(
     store: Store, options: Options, listener: socket.socket, connections: int, log: EventLog
 ) -> None:
@@ -200,6 +240,7 @@ async def serve(
     limits_of, issuer_config = load_limits(options, log), options.issuer_config
     sandbox = options.scripts.choose_sandbox(options.data, options.auth, log)
     memory_mb = options.scripts.memory_mb or default_total_mb()
+    features = features_with(sandbox, memory_mb)
     node, http = build_node(
         store, options.data, log, lambda: event_loops[0].wake(), sandbox, limits_of, memory_mb
     )
@@ -217,27 +258,13 @@ async def serve(
     change_waits = ChangeWaits()
     store.changes.on_change = change_waits.on_change
     application = build_application(
-        node.jobs,
-        node.search,
+        _services(store, node, keys, tokens, options, features, sandbox, limits_of, log),
         event_loop.turn,
         log,
-        tokens,
-        quotas=node.quotas if limits_of else None,
-        limits_of=limits_of or unlimited,
         authenticator=access.authenticator,
         own_user=access.own_user,
-        webhook_secret=WebhookSecretReader(keys.webhooks.display_secret, store.audit).read,
-        secrets=Secrets(store.secrets, store.audit),
-        features=features_with(sandbox, memory_mb),
-        sandbox=sandbox.name,
-        login=issuer_config and Login(issuer_config.issuer, issuer_config.client_id),
-        claims=node_claims(store, node.executor, ClaimTokens(keys.token.read), clock.wall, log),
-        artifacts=node.artifacts,
-        failures=FailureCommands(store.failures, store.job_states, store.audit),
         uploads=uploads,
         change_waits=change_waits,
-        cursor_key=keys.token.read if options.auth else None,
-        operations=node.operations,
     )
     stop = _stop_on_signals()
     store.database.on_lost = stop.fail

@@ -64,21 +64,15 @@ CONNECTION = "connection"  # key in the scope's state: the transport to the clie
 _COMMON_HEADERS = [(name.encode(), value.encode()) for name, value in COMMON_HEADERS]
 
 
-def build_application(
+def node_services(
     jobs: Jobs,
     search: JobQueries,
-    turn: Turn,
-    log: Log,
     tokens: Tokens,
     *,
     clock: Callable[[], datetime] = wall,
-    new_id: Callable[[], str] | None = None,
     features: Features = NODE_FEATURES,
-    log_access: Log | None = None,
     quotas: Quotas | None = None,
     limits_of: LimitsOf = unlimited,
-    authenticator: NodeAuthenticator | None = None,
-    own_user: OwnUser | None = None,
     webhook_secret: ReadWebhookSecret = no_webhook_secret,
     secrets: Secrets | None = None,
     sandbox: str | None = None,
@@ -86,42 +80,60 @@ def build_application(
     claims: Claims | None = None,
     artifacts: Artifacts | None = None,
     failures: FailureCommands | None = None,
-    uploads: Uploads | None = None,
-    change_waits: ChangeWaits | None = None,
     cursor_key: ReadKey | None = None,
     operations: OperationCommands | None = None,
+) -> Services:
+    """Return what the routes of a node call. `sandbox` and `login` are shown by `GET /health`."""
+    task_types = tuple(features.task_types)
+    return Services(
+        jobs,
+        search,
+        clock,
+        features,
+        InstallationInfo(_installed_version(), task_types, sandbox, login),
+        tokens,
+        limits_of=limits_of,
+        check_tenant=None if quotas is None else quotas.check_call,
+        webhook_secret=webhook_secret,
+        secrets=secrets,
+        max_jobs_per_write=MAX_JOBS_PER_WRITE,
+        claims=claims,
+        artifacts=artifacts,
+        cursor_key=cursor_key,
+        failures=failures,
+        operations=operations,
+    )
+
+
+def build_application(
+    services: Services,
+    turn: Turn,
+    log: Log,
+    *,
+    new_id: Callable[[], str] | None = None,
+    log_access: Log | None = None,
+    authenticator: NodeAuthenticator | None = None,
+    own_user: OwnUser | None = None,
+    uploads: Uploads | None = None,
+    change_waits: ChangeWaits | None = None,
 ) -> "Application":
     """Return the ASGI application of the node.
 
     `log_access` is called with the method, path, status and id of each answer. Without an
     `authenticator` no token is needed: `own_user` admits the callers, or all are admitted.
     """
-    installation = InstallationInfo(
-        _installed_version(), tuple(features.task_types), sandbox, login
-    )
-    admit = None if quotas is None else quotas.check_call
-    services = Services(
-        jobs,
-        search,
-        clock,
-        features,
-        installation,
-        tokens,
-        limits_of=limits_of,
-        check_tenant=admit,
-        webhook_secret=webhook_secret,
-        secrets=secrets,
-        max_jobs_per_write=MAX_JOBS_PER_WRITE,
-        claims=claims,
-        artifacts=artifacts,
-        must_pause=None if change_waits is None else change_waits.must_pause,
-        cursor_key=cursor_key,
-        failures=failures,
-        operations=operations,
-    )
-    new_id = new_id or identity.new_id(clock)
+    if change_waits is not None:
+        services = services._replace(must_pause=change_waits.must_pause)
     return Application(
-        *(services, turn, log, new_id, log_access, authenticator, own_user, uploads), change_waits
+        services,
+        turn,
+        log,
+        new_id or identity.new_id(services.clock),
+        log_access,
+        authenticator,
+        own_user,
+        uploads,
+        change_waits,
     )
 
 
