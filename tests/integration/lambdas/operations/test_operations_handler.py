@@ -25,7 +25,7 @@ from punctual.lambdas.operations.handler import MAX_MESSAGE_WAIT_SECONDS, TURN_S
 from tests.support.aws.adapters import ADAPTERS
 from tests.support.builders import NOON, ManualClock, a_row, a_run, after, an_id
 from tests.support.operations.world import OperationsWorld
-from tests.support.simulation.port_faults import Crash, Fault, FaultKind, Plan
+from tests.support.simulation.port_faults import Call, Crash, Fault, FaultKind, Plan
 
 PAUSE, RUN_NOW = OperationAction.PAUSE, OperationAction.RUN_NOW
 
@@ -157,6 +157,29 @@ def test_repeated_messages_of_an_operation_end(world: OperationsWorld) -> None:
     outdated = [fields for event, fields in world.log.events if event.endswith("outdated")]
     assert len(outdated) == 4
     assert world.invocations == 4 + 3
+
+
+def test_second_handler_at_the_same_time_ends_the_first(world: OperationsWorld) -> None:
+    """It works within a call of the first. One chain of messages is left."""
+    world.items_per_second = 1
+    keys = submit_jobs(world, 60)
+    operation = world.begin(PAUSE)
+    queued = world.queue.receive()
+    assert queued is not None
+
+    class Interrupted(Plan):
+        def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+            answer = super().run(call, real, args)
+            if call.method == "items":
+                world.invoke(queued)
+            return answer
+
+    world.invoke(queued, Interrupted())
+    assert len(world.queue.messages) == 1
+    assert 15 <= world.load(operation).done <= 25
+    world.run()
+    assert world.load(operation).done == 60
+    assert world.statuses(keys) == {JobStatus.PAUSED: 60}
 
 
 def test_message_of_a_gone_or_ended_operation_is_deleted(world: OperationsWorld) -> None:

@@ -27,7 +27,8 @@ from punctual.engine.queries.operations import OperationQueries
 from punctual.engine.queries.runs.job_labels import JobLabels
 from punctual.engine.queries.slices import Sliced
 
-MAX_RUNNING = 20  # operations of a tenant at the same time
+# Operations of a tenant at the same time. On AWS requests at the same moment may pass together.
+MAX_RUNNING = 20
 RUNNING_RETRY_SECONDS = 60.0
 _TOO_MANY_RUNNING = (
     f"This tenant has {MAX_RUNNING} running operations: wait until one ends, or cancel one."

@@ -125,7 +125,7 @@ class OperationsHandler:
         """Run a slice. One that has to wait raises the revision, and shows that it moves."""
         now = self._clock()
         result = self._runner.run_next(key, self._slice_items, failed_tries, now)
-        if result.operation is None or not result.has_more or result.item_count:
+        if not result.has_more or result.operation is None or result.was_lost or result.item_count:
             return result
         waiting = self._runner.record_wait(key, result.operation, now)
         return waiting._replace(wait_seconds=result.wait_seconds)
