@@ -117,11 +117,13 @@ def test_start_and_end_time_bound_a_cron_schedule(api: Api) -> None:
     job = api.create(**cron, start_time="2031-01-01T12:00:00Z", end_time="2031-01-03T12:00:00Z")
     assert job["next_run_time"] == "2031-01-01T12:00:00.000Z"
     window = {"from_": "2031-01-01T00:00:00Z", "to": "2031-01-10T00:00:00Z"}
-    times = [
-        time["utc"][:10]
-        for time in api.pages("/schedules/upcoming", "times", **window)
-        if time["job_id"] == job["job_id"]
-    ]
+    times = eventually(
+        lambda: [
+            time["utc"][:10]
+            for time in api.pages("/schedules/upcoming", "times", **window)
+            if time["job_id"] == job["job_id"]
+        ]
+    )
     assert times == ["2031-01-01", "2031-01-02"]
     excluded = api.create(**cron, start_time="2031-01-01T00:00:00Z", exclude=["2031-01-01"])
     assert excluded["next_run_time"] == "2031-01-02T12:00:00.000Z"

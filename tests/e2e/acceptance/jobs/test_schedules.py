@@ -177,12 +177,19 @@ def test_upcoming_merges_all_jobs_in_time_order(api: Api) -> None:
     paused = api.create(schedule_type="CRON", cron_expression="15 3 1 2 *")
     api.order(paused["job_id"], "pause")
     window = {"from_": "2027-02-01T00:00:00Z", "to": "2027-02-02T00:00:00Z"}
-    for limit in (1, 2, 200):
-        times = [
+
+    def load(limit: int) -> list[Json]:
+        return [
             time
             for time in api.pages("/schedules/upcoming", "times", **window, limit=limit)
             if time["utc"].startswith("2027-02-01T03")
         ]
+
+    wanted = {job["job_id"] for job in jobs}
+    eventually(lambda: {time["job_id"] for time in load(200)} >= wanted)
+    eventually(lambda: paused["job_id"] not in {time["job_id"] for time in load(200)})
+    for limit in (1, 2, 200):
+        times = load(limit)
         ids = [time["job_id"] for time in times]
         assert [i for i in ids if i in {job["job_id"] for job in jobs}] == [
             jobs[n]["job_id"] for n in (0, 2, 1)
@@ -201,6 +208,7 @@ def test_upcoming_ends_with_max_runs(api: Api) -> None:
         times = api.pages("/schedules/upcoming", "times", **window, limit=limit)
         return [time["utc"][8:10] for time in times if time["job_id"] == job_id]
 
+    eventually(lambda: days("2029-01-01T00:00:00Z", 200))
     assert days("2029-01-01T00:00:00Z", 200) == ["10", "11", "12"]
     assert days("2029-01-01T00:00:00Z", 1) == ["10", "11", "12"]
     assert days("2029-01-11T12:00:00Z", 200) == ["12"]

@@ -30,6 +30,10 @@ def prefix(shared: Api) -> str:
     for job_id in shared.made[:4]:
         shared.order(job_id, "pause")
     shared("DELETE", f"/jobs/{shared.made[4]}")
+    of_prefix = {"name_prefix": f"{prefix}-"}
+    eventually(lambda: len(names(shared, **of_prefix)) == NAMES)
+    eventually(lambda: len(names(shared, **of_prefix, status="PAUSED")) == 4)
+    eventually(lambda: len(names(shared, **of_prefix, status="CANCELLED")) == 1)
     return prefix
 
 
