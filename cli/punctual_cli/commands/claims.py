@@ -63,6 +63,26 @@ LogOffset = Annotated[
 ]
 
 
+OutputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--output-file",
+        metavar="FILE",
+        help="Output to 256 KiB. A file named *.json is sent as JSON, any other as text.",
+        show_default=False,
+    ),
+]
+UploadToken = Annotated[
+    str | None,
+    typer.Option(
+        "--upload",
+        metavar="TOKEN",
+        help="Output that `punctual claims upload` sent: the token that it printed.",
+        show_default=False,
+    ),
+]
+
+
 def renew(
     session: Session,
     claim: Claim = None,
@@ -119,24 +139,8 @@ def finish(
     ],
     claim: Claim = None,
     runner_id: RunnerId = None,
-    output_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output-file",
-            metavar="FILE",
-            help="Output to 256 KiB. A file named *.json is sent as JSON, any other as text.",
-            show_default=False,
-        ),
-    ] = None,
-    upload_token: Annotated[
-        str | None,
-        typer.Option(
-            "--upload",
-            metavar="TOKEN",
-            help="Output that `punctual claims upload` sent: the token that it printed.",
-            show_default=False,
-        ),
-    ] = None,
+    output_file: OutputFile = None,
+    upload_token: UploadToken = None,
     error: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Error message.", show_default=False)
     ] = None,

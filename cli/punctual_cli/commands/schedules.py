@@ -22,6 +22,35 @@ if TYPE_CHECKING:
 DEFAULT_UPCOMING_LIMIT = 20  # one screen
 
 
+GapRule = Annotated[
+    Gap | None,
+    typer.Option(
+        "--dst-gap",
+        help="Rule for a local time that a clock change skips.",
+        case_sensitive=False,
+        show_default=False,
+    ),
+]
+FoldRule = Annotated[
+    Fold | None,
+    typer.Option(
+        "--dst-fold",
+        help="Rule for a local time that a clock change repeats.",
+        case_sensitive=False,
+        show_default=False,
+    ),
+]
+Referee = Annotated[
+    CronReferee | None,
+    typer.Option(
+        "--compare",
+        help="Compare the times with those of this package. Exit code 1 if they differ.",
+        case_sensitive=False,
+        show_default=False,
+    ),
+]
+
+
 def preview(
     session: Session,
     expression: Annotated[
@@ -37,33 +66,9 @@ def preview(
     start: Annotated[
         str, typer.Option("--from", metavar="TIME", help="Show the times after this time.")
     ] = "now",
-    gap: Annotated[
-        Gap | None,
-        typer.Option(
-            "--dst-gap",
-            help="Rule for a local time that a clock change skips.",
-            case_sensitive=False,
-            show_default=False,
-        ),
-    ] = None,
-    fold: Annotated[
-        Fold | None,
-        typer.Option(
-            "--dst-fold",
-            help="Rule for a local time that a clock change repeats.",
-            case_sensitive=False,
-            show_default=False,
-        ),
-    ] = None,
-    compare: Annotated[
-        CronReferee | None,
-        typer.Option(
-            "--compare",
-            help="Compare the times with those of this package. Exit code 1 if they differ.",
-            case_sensitive=False,
-            show_default=False,
-        ),
-    ] = None,
+    gap: GapRule = None,
+    fold: FoldRule = None,
+    compare: Referee = None,
 ) -> None:
     """Show the next times of a cron expression.
 

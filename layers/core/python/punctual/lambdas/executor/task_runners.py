@@ -1,7 +1,7 @@
 """Builds the task runners of a deployed function. Imports wait until a task needs them."""
 
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,84 @@ class _LazyRunner:
         return self._runner.run(attempt, stop, recorder)
 
 
+class _RunnerBuilders:
+    """Builds the runner of each task type. Each method imports what only this type needs."""
+
+    def __init__(
+        self, runtime: Runtime, runtime_api: str, containers: ContainerSettings | None
+    ) -> None:
+        self._runtime = runtime
+        self._runtime_api = runtime_api
+        self._containers = containers
+
+    @cached_property
+    def _starter(self) -> "TaskStarter":
+        from punctual.lambdas.containers.task import build_starter
+
+        assert self._containers is not None
+        return build_starter(self._runtime, self._containers)
+
+    @cached_property
+    def _allowed_targets(self) -> "AllowedTargets":
+        from punctual.tasks.reach import decode_targets
+
+        return decode_targets(self._runtime.settings.reach)
+
+    def build_event_task(self) -> Runner:
+        return EventTask(self._runtime.ports.feed.publish)
+
+    def build_http_task(self) -> Runner:
+        from punctual.tasks.http.addresses import parse_private_network
+        from punctual.tasks.http.task import HttpTask
+
+        networks = self._runtime.settings.networks
+        return HttpTask(
+            monotonic=self._runtime.steady,
+            open_networks=[parse_private_network(network) for network in networks],
+            closed_ports=[int(port) for _, _, port in [self._runtime_api.rpartition(":")] if port],
+        )
+
+    def build_lambda_task(self) -> Runner:
+        from punctual.aws.lambda_target import LambdaInvoker
+        from punctual.tasks.lambda_function import InvokeTask
+
+        invoker = LambdaInvoker(self._runtime.clients.lambda_client)
+        return InvokeTask(invoker, self._allowed_targets.allows_function)
+
+    def build_sqs_task(self) -> Runner:
+        from punctual.aws.sqs.task_target import SqsTaskSender
+        from punctual.tasks.sqs import QueueTask
+
+        sender = SqsTaskSender(lambda: self._runtime.clients.sqs)
+        return QueueTask(sender, self._allowed_targets.allows_queue)
+
+    def build_script_task(self) -> Runner:
+        from punctual.aws.script_functions import LambdaScriptFunctions
+        from punctual.lambdas.containers.script_task import SizedScriptTask
+        from punctual.tasks.script_function import ScriptFunctionTask
+
+        runtime, containers = self._runtime, self._containers
+        name_prefix = f"punctual-{runtime.settings.stage}"
+        in_function = ScriptFunctionTask(
+            LambdaScriptFunctions(runtime.clients.lambda_client, name_prefix),
+            sign=lambda claim: runtime.claim_tokens.sign(claim),
+            api_url=lambda: runtime.api_address,
+            memory_mb=runtime.settings.script_memory_mb,
+            find_artifact=partial(_find_artifact, runtime),
+        )
+        in_container = (
+            _LazyRunner(lambda: _build_script_container_task(runtime, containers, self._starter))
+            if containers is not None and containers.image
+            else None
+        )
+        return SizedScriptTask(in_function, in_container, runtime.settings.script_memory_mb)
+
+    def build_container_task(self) -> Runner:
+        from punctual.lambdas.containers.task import build_container_task
+
+        return build_container_task(self._runtime, self._starter)
+
+
 def build_attempt_runners(
     runtime: Runtime, runtime_api: str = "", env: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[str], AttemptRunner]:
@@ -43,79 +121,21 @@ def build_attempt_runners(
     `runtime_api` is the address where Lambda hands out events. Tasks must not call it, for
     any networks of the stage.
     """
-    clients = runtime.clients
+    clients, stage = runtime.clients, runtime.settings.stage
     containers = ContainerSettings.from_env(env)
-
-    @cache
-    def starter() -> "TaskStarter":
-        from punctual.lambdas.containers.task import build_starter
-
-        assert containers is not None
-        return build_starter(runtime, containers)
-
-    def build_http_task() -> Runner:
-        from punctual.tasks.http.addresses import parse_private_network
-        from punctual.tasks.http.task import HttpTask
-
-        return HttpTask(
-            monotonic=runtime.steady,
-            open_networks=[parse_private_network(network) for network in runtime.settings.networks],
-            closed_ports=[int(port) for _, _, port in [runtime_api.rpartition(":")] if port],
-        )
-
-    def allowed_reach() -> "AllowedTargets":
-        from punctual.tasks.reach import decode_targets
-
-        return decode_targets(runtime.settings.reach)
-
-    def build_lambda_task() -> Runner:
-        from punctual.aws.lambda_target import LambdaInvoker
-        from punctual.tasks.lambda_function import InvokeTask
-
-        return InvokeTask(LambdaInvoker(clients.lambda_client), allowed_reach().allows_function)
-
-    def build_sqs_task() -> Runner:
-        from punctual.aws.sqs.task_target import SqsTaskSender
-        from punctual.tasks.sqs import QueueTask
-
-        return QueueTask(SqsTaskSender(lambda: clients.sqs), allowed_reach().allows_queue)
-
-    def build_script_task() -> Runner:
-        from punctual.aws.script_functions import LambdaScriptFunctions
-        from punctual.lambdas.containers.script_task import SizedScriptTask
-        from punctual.tasks.script_function import ScriptFunctionTask
-
-        in_function = ScriptFunctionTask(
-            LambdaScriptFunctions(clients.lambda_client, f"punctual-{runtime.settings.stage}"),
-            sign=lambda claim: runtime.claim_tokens.sign(claim),
-            api_url=lambda: runtime.api_address,
-            memory_mb=runtime.settings.script_memory_mb,
-            find_artifact=partial(_find_artifact, runtime),
-        )
-        in_container = (
-            _LazyRunner(lambda: _build_script_container_task(runtime, containers, starter()))
-            if containers is not None and containers.image
-            else None
-        )
-        return SizedScriptTask(in_function, in_container, runtime.settings.script_memory_mb)
-
+    builders = _RunnerBuilders(runtime, runtime_api, containers)
     runners: dict[str, Runner] = {
-        "event": _LazyRunner(lambda: EventTask(runtime.ports.feed.publish)),
-        "http": _LazyRunner(build_http_task),
-        "lambda": _LazyRunner(build_lambda_task),
-        "script": _LazyRunner(build_script_task),
-        "sqs": _LazyRunner(build_sqs_task),
+        "event": _LazyRunner(builders.build_event_task),
+        "http": _LazyRunner(builders.build_http_task),
+        "lambda": _LazyRunner(builders.build_lambda_task),
+        "script": _LazyRunner(builders.build_script_task),
+        "sqs": _LazyRunner(builders.build_sqs_task),
     }
-    secrets = AwsSecrets(
-        lambda: clients.secretsmanager,
-        lambda: clients.ssm,
-        runtime.settings.stage,
-        runtime.steady,
-    )
+    secrets = AwsSecrets(lambda: clients.secretsmanager, lambda: clients.ssm, stage, runtime.steady)
     references: SecretReferences | None = None
     if containers is not None:
-        runners["container"] = _LazyRunner(lambda: _build_container_task(runtime, starter()))
-        parameters = AwsSecrets(None, lambda: clients.ssm, runtime.settings.stage, runtime.steady)
+        runners["container"] = _LazyRunner(builders.build_container_task)
+        parameters = AwsSecrets(None, lambda: clients.ssm, stage, runtime.steady)
         references = SecretReferences(
             containers, parameters.get, runtime.settings.script_memory_mb, runtime.new_id
         )
@@ -176,12 +196,6 @@ class SecretReferences:
                 "`punctual secrets set` has stored"
             ) from None
         return f"{self._settings.parameter_arn}{tenant}/{name}"
-
-
-def _build_container_task(runtime: Runtime, starter: "TaskStarter") -> Runner:
-    from punctual.lambdas.containers.task import build_container_task
-
-    return build_container_task(runtime, starter)
 
 
 def _build_script_container_task(
