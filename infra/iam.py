@@ -153,6 +153,7 @@ def job_service(
         _create_job_state(data),
         _change_shared_timers(data),
         _list_rows(data, ListKind.NAMES, "BatchGetItem", "DeleteItem", "PutItem"),
+        _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem"),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
         _dynamodb(data.control, "Query")._replace(
@@ -183,7 +184,7 @@ def job_search(data: DataArns, has_limits: bool) -> list[Right]:
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
         _dynamodb(data.lists, "Query"),
-        _list_rows(data, ListKind.NAMES, "BatchGetItem"),
+        *(_list_rows(data, kind, "BatchGetItem") for kind in (ListKind.NAMES, ListKind.JOB_COUNTS)),
         _read_blobs(data, *BLOB_PREFIXES, ARTIFACT_PREFIX),
         _list_blobs(data),  # without this right S3 answers 403 instead of 404 for a missing object
     ]
@@ -242,7 +243,8 @@ def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
         _list_rows(data, ListKind.NAMES, "BatchGetItem", "DeleteItem", "PutItem"),
         _dynamodb(data.jobs, "BatchWriteItem", "Query", "Scan"),
         _dynamodb(data.lists, "Scan"),
-        _list_rows(data, ListKind.JOBS, "BatchGetItem", "BatchWriteItem", "UpdateItem"),
+        _list_rows(data, ListKind.JOBS, "BatchGetItem", "UpdateItem"),
+        _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem", "PutItem", "UpdateItem"),
         _list_blobs(data),  # payloads of deleted jobs, and artifacts
         _read_blobs(data, ARTIFACT_PREFIX),
         Right(
@@ -309,6 +311,7 @@ def status(data: DataArns, failure_queue: str, has_quotas: bool) -> list[Right]:
         _sqs((failure_queue,), "SendMessage"),
         _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
         _list_rows(data, ListKind.JOBS, "BatchGetItem", "UpdateItem"),
+        _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem", "PutItem", "UpdateItem"),
         _list_rows(data, ListKind.FAILURES, "BatchGetItem", "PutItem"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "UpdateItem"),

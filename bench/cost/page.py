@@ -41,6 +41,7 @@ RUN_DAYS = 30  # retention of history
 # Left out of storage: objects, and rows for each minute or tenant. They expire within hours.
 EXPIRING_ROWS = (
     "outputs",
+    "lists: jobcounts",
     *(f"control: #{kind}" for kind in ("lease", "minutes", "totals", "counted")),
 )
 BATCH_ROW, BATCH_ROW_SHARE = (

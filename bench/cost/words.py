@@ -47,6 +47,10 @@ _EXPLANATIONS = (
     (r"dynamodb-write status lists: feed", "the batch in the feed of changes"),
     (r"dynamodb-(write|read) status lists: failures", "the open failures of a job"),
     (r"dynamodb-write status lists: jobs", "the row of the job in the list of jobs"),
+    (
+        r"dynamodb-write status lists: jobcounts",
+        "the counts of jobs, for a batch that creates or ends some",
+    ),
     # reads
     (r"dynamodb-read reconciler jobs: scan", "all job states, with their definitions"),
     (r"dynamodb-read reconciler jobs: definition", "the name and tags of a job, for its row"),
@@ -59,6 +63,8 @@ _EXPLANATIONS = (
     (r"dynamodb-read status runs: run", "the history row, for lists over all jobs"),
     (r"dynamodb-read status control: query", "ids of counted changes"),
     (r"dynamodb-read status lists: jobs", "the row with the last outcomes, to add one"),
+    (r"dynamodb-read status lists: jobcounts", "whether earlier changes of the jobs are counted"),
+    (r"dynamodb-read reconciler lists: jobcounts", "the counts of jobs, compared with the jobs"),
     (r"dynamodb-read status jobs: definition", "the name and tags of a job, for its row"),
     (r"dynamodb-read \S+ timers: query", "the timers of a partition, read repeatedly"),
     (r"dynamodb-read \S+ control: #lease", "check for notifications of new timers"),

@@ -11,10 +11,21 @@ from msgspec.structs import replace
 
 from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
+from punctual.aws.dynamodb.keys import RowKey
+from punctual.aws.dynamodb.lists.job_counts import (
+    NO_CLASS,
+    CountedBatches,
+    CountedChange,
+    JobCounts,
+    TenantJobCounts,
+    job_class,
+)
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Submission
 from punctual.engine.dispatch import late_timers, reconciler
+from punctual.identity import new_id
+from punctual.lambdas.quotas import build_job_counts
 from punctual.lambdas.reconciler import recount as recounting
 from punctual.lambdas.reconciler.recount import (
     COUNT_LAG,
@@ -35,6 +46,7 @@ from tests.support.names.own_names import own_name
 
 YEARLY = {"name": "n", "schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
 HOUR = timedelta(hours=1)
+JOBS = (("S", JobStatus.SCHEDULED), ("P", JobStatus.PAUSED))
 LIVE = [RunStatus.WAITING, RunStatus.QUEUED, RunStatus.CLAIMED, RunStatus.RUNNING]
 
 
@@ -50,6 +62,7 @@ class Deployed:
         self.stored_counts = Counters(
             functions.new_runtime().dynamo, functions.aws.settings.control_table
         )
+        self.job_counts = build_job_counts(functions.new_runtime())
         self._status, self._stream = build_handler(functions.new_runtime()), Stream(functions.aws)
         self._drifts = count()
 
@@ -69,7 +82,11 @@ class Deployed:
     def drift(self, counts: Mapping[str, int], tenant: str = "acme") -> None:
         """Add `counts` to the stored counts, so that they are wrong."""
         mark = change_id_of(str(next(self._drifts)), tenant)
-        self.stored_counts.count(tenant, [CountChange(mark, NOON - 5 * HOUR, counts)])
+        jobs = {name: counts[f"job_{status}"] for name, status in JOBS if f"job_{status}" in counts}
+        runs = {name: count for name, count in counts.items() if name.startswith("run_")}
+        if jobs:
+            self.job_counts.correct(tenant, f"{next(self._drifts):04}", jobs)
+        self.stored_counts.count(tenant, [CountChange(mark, NOON - 5 * HOUR, runs)])
 
     def walk(self, seconds: float = 900) -> bool:
         """Call the reconciler; return whether the day's walk is over."""
@@ -81,7 +98,12 @@ class Deployed:
         return progress.is_complete
 
     def totals(self, tenant: str = "acme") -> Mapping[str, int]:
-        return self.stored_counts.totals(tenant)
+        """Return the counts of jobs and of runs."""
+        jobs = self.job_counts.read(tenant).by_status(self.clock.now)
+        return {
+            **{f"job_{status}": count for status, count in jobs.items()},
+            **self.stored_counts.totals(tenant),
+        }
 
 
 @pytest.fixture
@@ -109,7 +131,7 @@ def test_counts_of_a_tenant_at_rest_become_exact(
     right = deployed.totals()
     assert right == {"job_SCHEDULED": 4, "run_QUEUED": 1}
     deployed.drift({**drift, "run_SUCCESS": 7})
-    deployed.clock.set(after(1_800))
+    deployed.clock.set(after(3_600))  # no job has moved in this hour
     assert not deployed.walk()
     assert deployed.telemetry.problem_names == []
     deployed.clock.advance(HOUR)
@@ -155,7 +177,7 @@ def test_busy_tenant_is_corrected_only_by_unexplained_difference(deployed: Deplo
     deployed.follow()
     assert deployed.walk()
     assert deployed.telemetry.problem_names == ["counts_corrected"]
-    slack = 3  # jobs made just before the walk, or during it
+    slack = 1  # the job that was counted during the walk
     assert deployed.totals() == {"job_SCHEDULED": 7 + slack}
 
 
@@ -270,14 +292,19 @@ def test_counts_of_maximum_tenants_fit_into_progress_row(
     aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(1)
-    names = [f"job_{status}" for status in JobStatus] + [f"run_{status}" for status in LIVE]
+    names = [f"run_{status}" for status in LIVE]
 
     def totals(self: Counters, tenant: str) -> Mapping[str, int]:
         return {name: chance.randrange(10**6) for name in names}
 
+    def jobs(self: JobCounts, tenant: str) -> TenantJobCounts:
+        return TenantJobCounts({name: chance.randrange(10**6) for name, _ in JOBS}, {})
+
     monkeypatch.setattr(Counters, "totals", totals)
+    monkeypatch.setattr(JobCounts, "read", jobs)
     stored_counts = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
-    recount = Recount(stored_counts, NOON, b"")
+    job_counts = JobCounts(aws.ports.job_states._dynamo, aws.settings.lists_table, 4)
+    recount = Recount(stored_counts, job_counts, NOON, b"")
     for number in range(MAX_RECOUNT_TENANTS + 10):
         runs = tuple(a_run(an_id(n), status=status) for n, status in enumerate(LIVE))
         name = chance.randbytes(32).hex()
@@ -289,7 +316,19 @@ def test_counts_of_maximum_tenants_fit_into_progress_row(
     assert kept.save(Progress(NOON, packed_counts=recount.packed))
     progress = kept.read()
     assert progress is not None
-    assert Recount(stored_counts, NOON, progress.packed_counts).tenants == recount.tenants
+    again = Recount(stored_counts, job_counts, NOON, progress.packed_counts)
+    assert again.tenants == recount.tenants
+
+
+ANY_KEY = RowKey("acme#jobs#00", "job")
+
+
+def class_of(state: JobState | None) -> str:
+    return NO_CLASS if state is None else job_class(state.status, None)
+
+
+def run_counts(change: CountChange) -> dict[str, int]:
+    return {name: n for name, n in change.moved_counts.items() if name.startswith("run_")}
 
 
 class BusyTenant:
@@ -297,9 +336,13 @@ class BusyTenant:
 
     def __init__(self, aws: Moto, tenant: str, chance: random.Random) -> None:
         self.stored_counts = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
+        dynamo, table = aws.ports.job_states._dynamo, aws.settings.lists_table
+        self.job_counts = JobCounts(dynamo, table, 4)
+        self.batches = CountedBatches(dynamo, table, 4, lambda: self.now, new_id(lambda: self.now))
         self.tenant, self.chance, self.now = tenant, chance, NOON
         self.heads: dict[str, JobState] = {}
-        self.waiting: list[tuple[datetime, CountChange]] = []  # the time at which each is counted
+        # The time at which each change is counted, and the classes that a job leaves and enters.
+        self.waiting: list[tuple[datetime, CountChange, tuple[str, str]]] = []
         self.changes: list[CountChange] = []
 
     def change(self) -> None:
@@ -316,8 +359,12 @@ class BusyTenant:
         totals = counters.status_count_changes(compare_states(old, self.heads.get(job)))
         mark = change_id_of(str(len(self.changes)), self.tenant)
         change = CountChange(mark, self.now, totals, {}, counters.moved_counts(totals))
+        classes = (class_of(old), class_of(self.heads.get(job)))
+        moved_jobs = {f"job_{status}": 1 for _, status in JOBS if classes[0] != classes[1]}
+        change = change._replace(moved_counts={**change.moved_counts, **moved_jobs})
         self.changes.append(change)
-        self.waiting.append((self.now + self.chance.random() ** 3 * COUNT_LAG, change))
+        counted_at = self.now + self.chance.random() ** 3 * COUNT_LAG
+        self.waiting.append((counted_at, change, classes))
 
     def live(self, minutes: float, changes: int) -> None:
         for _ in range(changes):
@@ -328,19 +375,29 @@ class BusyTenant:
         self.follow()
 
     def follow(self) -> None:
-        due = [change for at, change in self.waiting if at <= self.now]
+        due = [entry for entry in self.waiting if entry[0] <= self.now]
         self.waiting = [entry for entry in self.waiting if entry[0] > self.now]
-        self.stored_counts.count(self.tenant, due)
+        self.stored_counts.count(
+            self.tenant, [change._replace(moved_counts=run_counts(change)) for _, change, _ in due]
+        )
+        batch = self.batches.open(self.tenant)
+        moves = [classes for *_, classes in due if classes[0] != classes[1]]
+        self.batches.close(
+            batch,
+            [CountedChange(self.tenant, ANY_KEY, batch.mark(old), new) for old, new in moves],
+        )
 
     def right(self) -> dict[str, int]:
         counts: Counter[str] = Counter()
         for head in self.heads.values():
-            counts.update(counters.status_count_changes(compare_states(None, head)))
-        return counters.live_counts(counts)
+            counts.update(recounting.live_counts_of(head))
+        return counts
 
     def excess(self) -> dict[str, int]:
         """Return by how much the counts are too high, after all changes were counted."""
         counts = Counter(counters.live_counts(self.stored_counts.totals(self.tenant)))
+        jobs = self.job_counts.read(self.tenant).by_class
+        counts.update({f"job_{status}": jobs.get(name, 0) for name, status in JOBS})
         counts.subtract(self.right())
         return {name: number for name, number in counts.items() if number}
 
@@ -353,14 +410,18 @@ def test_correction_never_makes_a_count_worse(aws: Moto, seed: int) -> None:
     names = ("job_SCHEDULED", "job_PAUSED", "run_QUEUED", "run_RUNNING")
     drift = {name: chance.choice((0, 0, 1, -2, 40, -40)) for name in names} if seed % 3 else {}
     drift = {name: number for name, number in drift.items() if number}
-    busy.stored_counts.count(busy.tenant, [CountChange(b"drift" + bytes(3), NOON, drift)])
+    run_drift = {name: number for name, number in drift.items() if name.startswith("run_")}
+    job_drift = {name: drift[f"job_{status}"] for name, status in JOBS if f"job_{status}" in drift}
+    if job_drift:
+        busy.job_counts.correct(busy.tenant, "0", job_drift)
+    busy.stored_counts.count(busy.tenant, [CountChange(b"drift" + bytes(3), NOON, run_drift)])
     began, packed = busy.now, b""
     per_page = chance.choice((0, 0, 3))
     for first in range(0, 12, 3):
         jobs = [an_id(number) for number in range(first, first + 3)]
         heads = [busy.heads[job] for job in jobs if job in busy.heads]
         before, busy.now = busy.now, busy.now + timedelta(seconds=5)
-        recount = Recount(busy.stored_counts, began, packed)
+        recount = Recount(busy.stored_counts, busy.job_counts, began, packed)
         recount.add(heads, [], before)
         packed, last = recount.packed, before
         busy.live(0.5, per_page) if per_page else busy.follow()
@@ -377,7 +438,10 @@ def test_correction_never_makes_a_count_worse(aws: Moto, seed: int) -> None:
     slack = Counter[str]()
     for change in busy.changes:
         if began - COUNT_LAG - MINUTE <= change.changed_at <= last + WALK_TIME_MARGIN + MINUTE:
-            slack.update(change.moved_counts)
+            slack.update(run_counts(change))
+        if began - HOUR - COUNT_LAG <= change.changed_at <= last + COUNT_LAG + HOUR:
+            job_names = change.moved_counts.keys() - run_counts(change).keys()
+            slack.update(dict.fromkeys(job_names, 1))
     off = busy.excess()
     assert off.keys() <= drift.keys()
     for name, number in drift.items():

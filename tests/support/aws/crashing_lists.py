@@ -5,6 +5,7 @@ from typing import Any
 
 from punctual.aws.dynamodb.lists.job_rows import JobRows
 from punctual.aws.dynamodb.stream_records import Record, parse_record
+from punctual.identity import new_id
 from punctual.lambdas.status.changes import Changes, compare_states
 from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.lambdas.status.job_list import JobListWriter
@@ -26,7 +27,7 @@ class CrashingLists:
         self.crash_in: int | None = None
         job_states = aws.ports.job_states
         job_states.put_definitions([a_definition_row(JOB)])
-        self.rows = JobRows(job_states._dynamo, aws.settings.lists_table, 4, clock)
+        self.rows = JobRows(job_states._dynamo, aws.settings.lists_table, 4, clock, new_id(clock))
         self.writer = JobListWriter(self.rows, DefinitionCache(job_states))
         aws.clients.dynamodb.meta.events.register("before-call.dynamodb.*", self._call)
 

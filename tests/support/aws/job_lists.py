@@ -13,6 +13,7 @@ from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import JobKey
+from punctual.identity import new_id
 from punctual.lambdas.status.changes import compare_states
 from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.lambdas.status.job_list import JobListWriter
@@ -36,7 +37,7 @@ class JobLists:
         ports = build_aws_ports(settings, clock, clients, pool, retry_policy)
         dynamo = DynamoClient(lambda: dynamodb, pool, retry_policy)
         self._writer = JobListWriter(
-            JobRows(dynamo, settings.lists_table, settings.list_slots, clock),
+            JobRows(dynamo, settings.lists_table, settings.list_slots, clock, new_id(clock)),
             DefinitionCache(ports.job_states),
         )
         self._seen: dict[JobKey, JobState] = {}

@@ -80,9 +80,32 @@ class MemoryDynamoDB:
     def scan(self, **request: Any) -> Any:
         return self._call("Scan", lambda: self._scan(request))
 
+    def transact_write_items(self, **request: Any) -> Any:
+        return self._call("TransactWriteItems", lambda: self._transact(request["TransactItems"]))
+
     def _call(self, operation: str, effect: Effect) -> Any:
         self.calls.append(operation)
         return self.faults(operation, effect)
+
+    def _transact(self, entries: Sequence[Item]) -> Item:
+        """Put and update rows if all conditions hold."""
+        assert 1 <= len(entries) <= 100
+        requests = [next(iter(entry.items())) for entry in entries]
+        reasons = []
+        for kind, request in requests:
+            try:
+                self._check(request, _keys_of(request["Item"]) if kind == "Put" else request["Key"])
+                reasons.append({"Code": "None"})
+            except ClientError:
+                reasons.append({"Code": "ConditionalCheckFailed"})
+        if any(reason["Code"] != "None" for reason in reasons):
+            error = {"Code": "TransactionCanceledException", "Message": "cancelled"}
+            response: Item = {"Error": error, "CancellationReasons": reasons}
+            raise ClientError(response, "a transaction")  # type: ignore[arg-type]
+        for kind, request in requests:
+            assert kind in ("Put", "Update")
+            self._put(request) if kind == "Put" else self._update(request)
+        return {}
 
     def _put(self, request: Item) -> Item:
         item = request["Item"]
@@ -237,6 +260,15 @@ class _Expression:
             assert self._accept(")")
             return answer
         token = self._take()
+        if token == "NOT":
+            return not self._one()
+        if token == "contains":
+            assert self._accept("(")
+            members = self._row.get(self._names[self._take()], {"SS": []})["SS"]
+            assert self._accept(",")
+            is_member = self._values[self._take()]["S"] in members
+            assert self._accept(")")
+            return is_member
         if token in ("attribute_exists", "attribute_not_exists"):
             assert self._accept("(")
             exists = self._names[self._take()] in self._row
@@ -274,13 +306,30 @@ def _updated(item: Item, request: Item) -> Item:
             if action == "SET":
                 name, value = (part.strip() for part in assignment.split("="))
                 item[names[name]] = values[value]
+            elif action in ("ADD", "DELETE"):
+                name, value = assignment.split()
+                _add(item, names[name], values[value], action == "DELETE")
             else:
                 item.pop(names[assignment], None)
     return item
 
 
+def _add(item: Item, name: str, value: Item, deletes: bool) -> None:
+    """Add a number, or add or delete members of a set. A set without members does not exist."""
+    ((kind, added),) = value.items()
+    if kind == "N":
+        assert not deletes
+        item[name] = {"N": str(int(item.get(name, {"N": "0"})["N"]) + int(added))}
+        return
+    members = set(item.get(name, {"SS": []})["SS"])
+    members = members - set(added) if deletes else members | set(added)
+    item.pop(name, None)
+    if members:
+        item[name] = {"SS": sorted(members)}
+
+
 def _update_clauses(text: str) -> Iterator[tuple[str, list[str]]]:
-    parts = re.split(r"\b(SET|REMOVE)\b", text)
+    parts = re.split(r"\b(SET|REMOVE|ADD|DELETE)\b", text)
     assert not parts[0].strip(), text
     for action, clause in zip(parts[1::2], parts[2::2], strict=True):
         yield action, [assignment.strip() for assignment in clause.split(",")]

@@ -11,6 +11,7 @@ from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
 from punctual.lambdas.job_search.monitor import DeployedMonitor
+from punctual.lambdas.quotas import build_job_counts
 from punctual.lambdas.status.handler import StatusHandler, build_handler
 from punctual.web.contract import READ_FUNCTION
 from tests.support.aws.stream_records import Stream
@@ -93,7 +94,8 @@ class World:
         runtime = self.api.runtimes[READ_FUNCTION]
         planned = DynamoPartitions(runtime.dynamo, self.store.settings.control_table, self.clock)
         beating = self.store.ports.job_states.load_held_states
-        return DeployedMonitor(planned, self.status._counters, beating, ("event",), ("acme",))
+        counters, job_counts = self.status._counters, build_job_counts(runtime)
+        return DeployedMonitor(planned, counters, job_counts, beating, ("event",), ("acme",))
 
 
 def place(record: Any) -> str:

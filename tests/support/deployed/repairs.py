@@ -8,8 +8,10 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_item
 from punctual.aws.dynamodb.control import counters, walk_progress
 from punctual.aws.dynamodb.keys import time_key
+from punctual.aws.dynamodb.lists.job_counts import job_class, part_key
 from punctual.aws.dynamodb.timers.rows import build_rows, parse_row
 from punctual.domain.identifiers import bucket_of
+from punctual.domain.job_state import JobStatus
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.reconciler.recount import COUNT_LAG
 from tests.support.deployed.gateway import Gateway
@@ -94,17 +96,37 @@ def remove_orphans(world: World) -> None:
 
 def recount_tenant(world: World, wrong: Mapping[str, int]) -> None:
     """Change a tenant's counts by `wrong`, and let two separate invocations repair them."""
-    world.bare.update_item(
-        TableName=world.table(keys.CONTROL_TABLE),
-        Key=counters.totals_key("default", 0).item(),
-        UpdateExpression="ADD " + ", ".join(f"{name} :{name}" for name in wrong),
-        ExpressionAttributeValues=to_item({f":{name}": number for name, number in wrong.items()}),
-    )
+    jobs = {
+        job_class(JobStatus(name.removeprefix("job_")), None): number
+        for name, number in wrong.items()
+        if name.startswith("job_")
+    }
+    runs = {name: number for name, number in wrong.items() if name.startswith("run_")}
+    _add(world, keys.LISTS_TABLE, part_key("default", 1), jobs)
+    _add(world, keys.CONTROL_TABLE, counters.totals_key("default", 0), runs)
     set_walk_start(world, world.clock.now - MINUTE)
     world.tick("reconciler")
     world.run(COUNT_LAG + MINUTE)
     world.tick("reconciler")
     world.run(10 * SECOND)
+
+
+def _add(world: World, table: keys.Table, row_key: keys.RowKey, numbers: Mapping[str, int]) -> None:
+    if numbers:
+        world.bare.update_item(
+            TableName=world.table(table),
+            Key=row_key.item(),
+            UpdateExpression="ADD "
+            + ", ".join(f"{name} :{name}" for name in numbers)
+            + " SET #layout = :layout",
+            ExpressionAttributeNames={"#layout": keys.LAYOUT_ATTR},
+            ExpressionAttributeValues=to_item(
+                {
+                    **{f":{name}": number for name, number in numbers.items()},
+                    ":layout": keys.ROW_LAYOUT,
+                }
+            ),
+        )
 
 
 def _put_progress(world: World, fields: Mapping[str, Any]) -> None:

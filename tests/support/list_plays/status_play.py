@@ -22,6 +22,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.rows import DefinitionRow, JobKey
 from punctual.engine.queries.changes import ChangeQueries
+from punctual.identity import new_id
 from punctual.lambdas.status.change_feed import ChangeFeedWriter
 from punctual.lambdas.status.definitions import DefinitionCache
 from punctual.lambdas.status.failures import FailureWriter
@@ -45,7 +46,7 @@ MAX_STALLS = 2  # invocations that wait in a call at the same time
 SETTLED_AFTER = timedelta(seconds=40)  # after which no write is still under way
 RATES = (0.0, 0.02, 0.1)  # of faults at each call
 MAX_INVOCATIONS = 20_000
-WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem"})
+WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
 
 
 class Shard:
@@ -69,6 +70,7 @@ class StatusPlay:
         self.history = cast(Any, HistoryThen(plays, self.truth))
         self.faults = 0
         self.dynamo = self.database.dynamo()
+        self._new_id = new_id(self.clock)
         self._rate = self.chance.choice(RATES)
         self._shards = [Shard() for _ in range(SHARDS)]
         self._stream = Stream()
@@ -78,7 +80,7 @@ class StatusPlay:
 
     @property
     def job_rows(self) -> JobRows:
-        return JobRows(self.dynamo, TABLE, self.list_slots, self.clock)
+        return JobRows(self.dynamo, TABLE, self.list_slots, self.clock, self._new_id)
 
     @property
     def run_list(self) -> TenantRunList:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.aws.dynamodb.control.counters import Counters
+from punctual.aws.dynamodb.lists.job_counts import JobCounts
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Run, RunStatus
 from punctual.engine.ports.job_states import LeaseRenewal, Swap
@@ -47,8 +48,9 @@ def put_claimed(aws: Moto, number: int, by: str, renewed_at: float | None) -> Jo
 
 def monitor(aws: Moto) -> DeployedMonitor:
     counters = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
+    job_counts = JobCounts(aws.ports.job_states._dynamo, aws.settings.lists_table, 4)
     load_held_states = aws.ports.job_states.load_held_states
-    return DeployedMonitor(aws.ports.partitions, counters, load_held_states, ("event",))
+    return DeployedMonitor(aws.ports.partitions, counters, job_counts, load_held_states, ("event",))
 
 
 def test_stats_show_runs_and_last_heartbeat_of_executors(aws: Moto) -> None:

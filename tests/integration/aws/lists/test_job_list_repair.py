@@ -24,7 +24,9 @@ def deployed() -> Iterator[Dispatch]:
 
 def job_rows(deployed: Dispatch, slots: int = 4) -> JobRows:
     runtime = deployed.new_runtime()
-    return JobRows(runtime.dynamo, runtime.settings.lists_table, slots, runtime.clock)
+    return JobRows(
+        runtime.dynamo, runtime.settings.lists_table, slots, runtime.clock, runtime.new_id
+    )
 
 
 def items(deployed: Dispatch) -> list[dict[str, Any]]:
@@ -95,7 +97,8 @@ def test_rows_without_job_and_in_former_slots_are_removed(deployed: Dispatch) ->
     deployed.world.bare.put_item(TableName=deployed.aws.settings.lists_table, Item=former)
     deployed.clock.advance(EARLIER)
     deployed.walk(900)
-    (row,) = items(deployed)
-    assert row == rows[key.job_id]
+    assert [row for row in items(deployed) if keys.DATA_ATTR in row] == [rows[key.job_id]]
+    emptied = [row for row in items(deployed) if keys.DATA_ATTR not in row]
+    assert [int(row[keys.TTL]["N"]) for row in emptied] == [deployed.clock().timestamp()] * 2
     assert repaired(deployed) == 2
     assert job_rows(deployed).load([JobKey("acme", gone.job_id)]) == {}

@@ -22,6 +22,7 @@ THROTTLING_CODES = frozenset(
         "SlowDown",
         "ThrottlingException",
         "ThrottledException",
+        "TransactionConflictException",  # a write of one row met a transaction
         "TransactionInProgressException",
     }
 )

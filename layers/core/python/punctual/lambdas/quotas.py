@@ -12,6 +12,7 @@ from punctual.lambdas.runtime import Runtime
 from punctual.tasks.container.sizes import CPU_UNITS_PER_VCPU
 
 if TYPE_CHECKING:
+    from punctual.aws.dynamodb.lists.job_counts import JobCounts
     from punctual.engine.quotas.claim_places import ClaimPlaces
     from punctual.engine.quotas.run_permits import RunPermits
 
@@ -29,15 +30,13 @@ def build_api_quotas(runtime: Runtime) -> StageQuotas:
     limits_of = _build_limits_of(runtime)
     if limits_of is None:
         return StageQuotas(unlimited, NoQuotas(), None)
-    from punctual.aws.dynamodb.control.counters import Counters
-    from punctual.aws.dynamodb.control.limits import DynamoJobCount, DynamoQuotaRows
+    from punctual.aws.dynamodb.control.limits import DynamoQuotaRows
     from punctual.engine.quotas.leased_quotas import LeasedQuotas
 
-    table = runtime.settings.control_table
     clock = _store_clock(runtime)
-    rows = DynamoQuotaRows(runtime.dynamo, table, clock)
-    counted_jobs = DynamoJobCount(Counters(runtime.dynamo, table))
-    quotas = LeasedQuotas(limits_of, rows, counted_jobs, clock, runtime.log.error)
+    rows = DynamoQuotaRows(runtime.dynamo, runtime.settings.control_table, clock)
+    live_jobs = build_job_counts(runtime).live_jobs
+    quotas = LeasedQuotas(limits_of, rows, live_jobs, clock, runtime.log.error)
     return StageQuotas(limits_of, quotas, quotas.check_call)
 
 
@@ -46,14 +45,20 @@ def build_used_limits(runtime: Runtime, limits_of: LimitsOf) -> UsedLimits:
     readers: list[ReadUses] = [ArtifactUses(runtime.ports.artifacts)]
     settings = runtime.settings
     if settings.limits is not None:
-        from punctual.aws.dynamodb.control.counters import Counters
-        from punctual.aws.dynamodb.control.limits import DynamoJobCount, DynamoQuotaRows
+        from punctual.aws.dynamodb.control.limits import DynamoQuotaRows
         from punctual.engine.quotas.leased_uses import LeasedUses
 
         rows = DynamoQuotaRows(runtime.dynamo, settings.control_table, runtime.clock)
-        counted_jobs = DynamoJobCount(Counters(runtime.dynamo, settings.control_table))
-        readers.append(LeasedUses(rows, counted_jobs, settings.places))
+        live_jobs = build_job_counts(runtime).live_jobs
+        readers.append(LeasedUses(rows, live_jobs, settings.places))
     return UsedLimits(limits_of, readers)
+
+
+def build_job_counts(runtime: Runtime) -> "JobCounts":
+    from punctual.aws.dynamodb.lists.job_counts import JobCounts
+
+    settings = runtime.settings
+    return JobCounts(runtime.dynamo, settings.lists_table, settings.list_slots)
 
 
 def build_run_permits(runtime: Runtime) -> "RunPermits | None":

@@ -51,6 +51,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
     monitor = DeployedMonitor(
         partitions,
         counters,
+        quotas.build_job_counts(runtime),
         load_held_states,
         task_types,
         shared_limits=quotas.build_shared_limits(runtime),

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from punctual.aws.dynamodb.control.counters import Counters, MinuteCounts
+from punctual.aws.dynamodb.lists.job_counts import JobCounts
 from punctual.domain.identifiers import bucket_of
 from punctual.domain.leases import RUN_LEASE
 from punctual.engine.ports.job_states import StoredState
@@ -21,7 +22,6 @@ from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.lateness import quantiles
 from punctual.lambdas.status.counters import (
     ENDED_COUNTS,
-    JOB_COUNT_PREFIX,
     LATENESS_COUNT_PREFIX,
     LIST_LAG_COUNT_PREFIX,
     QUEUED_COUNT,
@@ -57,6 +57,7 @@ class DeployedMonitor:
         self,
         planning_progress: PlanningProgress,
         counters: Counters,
+        job_counts: JobCounts,
         load_held_states: LoadHeldStates,
         task_types: Collection[str],
         tenants: Sequence[str] = HEALTH_TENANTS,
@@ -71,6 +72,7 @@ class DeployedMonitor:
         self._shared_limits = shared_limits
         self._planning_progress = planning_progress
         self._counters = counters
+        self._job_counts = job_counts
         self._load_held_states = load_held_states
         self._task_types = tuple(sorted(task_types))
         self._tenants = tenants
@@ -89,7 +91,7 @@ class DeployedMonitor:
             minute.minute_at for minute in past_minutes if minute.counts.get(QUEUED_COUNT, 0) > 0
         ]
         return Stats(
-            jobs=_counts_with_prefix(totals, JOB_COUNT_PREFIX),
+            jobs=self._job_counts.read(tenant).by_status(now),
             runs=_counts_with_prefix(totals, RUN_COUNT_PREFIX),
             last_hour=[_minute_values(minute) for minute in past_minutes if _has_runs(minute)],
             lateness_ms=_lateness(past_minutes),

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.aws.dynamodb.jobs.orphans import Orphans
+from punctual.aws.dynamodb.lists.job_counts import JobCounts
 from punctual.aws.dynamodb.lists.job_rows import JobRows
 from punctual.domain.artifacts import ARTIFACT_PREFIX
 from punctual.domain.job_state import JobState
@@ -47,6 +48,7 @@ class ReconcilerRun:
         run_list: RunListWriter,
         progress_store: WalkProgress,
         counters: Counters,
+        job_counts: JobCounts,
         clock: Clock,
         log: Telemetry,
     ) -> None:
@@ -60,6 +62,7 @@ class ReconcilerRun:
         self._run_list = run_list
         self._progress_store = progress_store
         self._counters = counters
+        self._job_counts = job_counts
         self._corrected_tenants: list[str] = []  # tenants corrected by this invocation
 
     def run(self, ends_at: datetime) -> None:
@@ -99,7 +102,9 @@ class ReconcilerRun:
 
         The four stages follow each other in this order.
         """
-        recount = Recount(self._counters, progress.started_at, progress.packed_counts)
+        recount = Recount(
+            self._counters, self._job_counts, progress.started_at, progress.packed_counts
+        )
         if progress.state_cursor is not None and progress.state_cursor.startswith(LIST_CURSOR):
             return 0, self._remove_list_rows(progress)
         if not progress.states_done:
@@ -240,9 +245,15 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
         runtime.clock,
         runtime.new_id,
     )
+    settings = runtime.settings
     job_rows = JobRows(
-        runtime.dynamo, runtime.settings.lists_table, runtime.settings.list_slots, runtime.clock
+        runtime.dynamo,
+        settings.lists_table,
+        settings.list_slots,
+        runtime.clock,
+        runtime.new_id,
     )
+    job_counts = JobCounts(runtime.dynamo, settings.lists_table, settings.list_slots)
     job_list_repair = JobListRepair(
         job_rows,
         DefinitionCache(ports.job_states),
@@ -263,6 +274,7 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
             run_list=build_run_list_writer(ports),
             progress_store=progress_store,
             counters=counters,
+            job_counts=job_counts,
             clock=runtime.clock,
             log=runtime.log,
         )

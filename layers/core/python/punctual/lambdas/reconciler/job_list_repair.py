@@ -44,7 +44,10 @@ class JobListRepair:
         self._lists_table = lists_table
 
     def repair(self, states: Sequence[JobState], now: datetime) -> Sequence[JobKey]:
-        """Write the rows that are missing or differ. Return their jobs."""
+        """Write the rows that are missing or differ. Return their jobs.
+
+        Count the rows that a crashed batch has not counted.
+        """
         settled = {
             JobKey(state.tenant, state.job_id): state
             for state in states
@@ -64,9 +67,14 @@ class JobListRepair:
             if not is_right:
                 expires_at = job_expires_at(state)
                 changes.append(
-                    JobRowChange(key, state.version, row, (), expires_at, replaces_same=True)
+                    JobRowChange(
+                        *(key, state.version, row, (), expires_at),
+                        moves_class=True,
+                        replaces_same=True,
+                    )
                 )
         self._job_rows.write(changes)
+        self._job_rows.settle(stored.values())
         return [change.key for change in changes]
 
     def remove_orphans(self, cursor: str | None) -> RemovedRows:
@@ -94,7 +102,7 @@ class JobListRepair:
             if state_keys[job_key] not in existing or row_key != self._job_rows.row_key(job_key)
         ]
         if orphans:
-            self._dynamo.delete(self._lists_table, orphans)
+            self._job_rows.remove(orphans)
         return RemovedRows(
             len(orphans), None if last_key is None else f"{last_key.pk} {last_key.sk}"
         )

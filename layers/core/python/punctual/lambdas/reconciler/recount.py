@@ -1,12 +1,13 @@
-"""Counts jobs and live runs anew in the daily walk, and corrects the counts of `status`.
+"""Counts live jobs and live runs anew in the daily walk, and corrects the counts of `status`.
 
 Jobs change while they are counted. So a difference is compared with the changes during the walk.
 
 1. The walk reads a tenant's counts at its first job state, and counts all its job states.
 2. A change is in both numbers, in neither, or in one. It is in one only if it was made in the walk
    or shortly before. `status` counts a change within minutes.
-3. Rows of counted changes say how much these changes moved each count. This is the slack. A
-   difference up to the slack may be right. A larger one is corrected by the excess.
+3. Rows of counted changes say how much these changes moved each count of runs, and the counts of
+   jobs say how many jobs moved in an hour. This is the slack. A difference up to the slack may
+   be right. A larger one is corrected by the excess.
 
 So a correction never makes a right count wrong, and the counts of a tenant at rest become exact.
 """
@@ -22,7 +23,8 @@ import msgspec
 
 from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
 from punctual.aws.dynamodb.keys import time_key
-from punctual.domain.job_state import JobState
+from punctual.aws.dynamodb.lists.job_counts import JobCounts, job_class
+from punctual.domain.job_state import JobState, JobStatus
 from punctual.lambdas.status import counters
 from punctual.lambdas.status.changes import compare_states
 
@@ -30,6 +32,10 @@ COUNT_LAG = timedelta(minutes=15)  # `status` has counted a change by then, or a
 WALK_TIME_MARGIN = timedelta(minutes=2)  # for the read of a page and clocks that differ
 MAX_RECOUNT_TENANTS = 1_000  # in one walk, since their counts are stored in one row
 MAX_WALK_TIME = timedelta(days=1)  # after a longer walk the rows of its changes may have expired
+
+_JOB_CLASSES = {
+    f"job_{status}": job_class(status, None) for status in (JobStatus.SCHEDULED, JobStatus.PAUSED)
+}
 
 
 class TenantRecount(
@@ -60,8 +66,15 @@ class WalkCounts(
 class Recount:
     """The counts of one walk. `packed` lets another invocation continue them."""
 
-    def __init__(self, tenant_counters: Counters, started_at: datetime, packed: bytes) -> None:
+    def __init__(
+        self,
+        tenant_counters: Counters,
+        job_counts: JobCounts,
+        started_at: datetime,
+        packed: bytes,
+    ) -> None:
         self._counters = tenant_counters
+        self._job_counts = job_counts
         self._started_at = started_at
         self._walk = (
             msgspec.json.decode(zlib.decompress(packed), type=WalkCounts)
@@ -94,9 +107,7 @@ class Recount:
                 recount.is_readable = False
         counts: dict[str, Counter[str]] = {}
         for state in states:
-            state_counts = counters.live_counts(
-                counters.status_count_changes(compare_states(None, state))
-            )
+            state_counts = live_counts_of(state)
             counts.setdefault(state.tenant, Counter()).update(state_counts)
         for tenant, page_counts in counts.items():
             recount = self._find_or_add_tenant(tenant, now)
@@ -124,7 +135,15 @@ class Recount:
         correction = self._excess_differences(name, tenant)
         if not any(correction.values()):
             return False
-        change_id = change_id_of(f"recount {time_key(self._started_at)}", name)
+        started_at = time_key(self._started_at)
+        jobs = {
+            job_class: count
+            for count_name, job_class in _JOB_CLASSES.items()
+            if (count := correction.pop(count_name, 0))
+        }
+        if jobs:
+            self._job_counts.correct(name, started_at, jobs)
+        change_id = change_id_of(f"recount {started_at}", name)
         self._counters.count(name, [CountChange(change_id, self._started_at, correction)])
         return True
 
@@ -132,7 +151,10 @@ class Recount:
         """Return by how much each difference exceeds the changes around the walk."""
         assert self._walk.last_page_at is not None, "a page had the tenant's first job state"
         differences = _differences(tenant)
-        slack: Counter[str] = Counter()
+        moved_jobs = self._job_counts.read(name).moved(
+            tenant.first_page_at, self._walk.last_page_at + COUNT_LAG
+        )
+        slack: Counter[str] = Counter(dict.fromkeys(_JOB_CLASSES, moved_jobs))
         rows = self._counters.moved_counts(
             name, tenant.first_page_at - COUNT_LAG, self._walk.last_page_at + WALK_TIME_MARGIN
         )
@@ -163,8 +185,27 @@ class Recount:
             if _rank(self._started_at, highest) < _rank(self._started_at, name):
                 return None
             del tenants[highest]
-        tenants[name] = TenantRecount(now, counters.live_counts(self._counters.totals(name)), {})
+        jobs = self._job_counts.read(name)
+        status_counts = {
+            **counters.live_counts(self._counters.totals(name)),
+            **{
+                count_name: count
+                for count_name, job_class in _JOB_CLASSES.items()
+                if (count := jobs.by_class.get(job_class, 0))
+            },
+        }
+        tenants[name] = TenantRecount(now, status_counts, {})
         return tenants[name]
+
+
+def live_counts_of(state: JobState) -> Counter[str]:
+    """Return what a job state adds to the counts of live jobs and live runs."""
+    counts = Counter(
+        counters.live_counts(counters.status_count_changes(compare_states(None, state)))
+    )
+    if not state.is_blank and (name := f"job_{state.status}") in _JOB_CLASSES:
+        counts[name] += 1
+    return counts
 
 
 def _differences(tenant: TenantRecount) -> dict[str, int]:

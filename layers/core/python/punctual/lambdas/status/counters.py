@@ -1,4 +1,4 @@
-"""Derives from a change what it adds to the counts of jobs, of runs and of each minute."""
+"""Derives from a change what it adds to the counts of runs and of each minute."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,11 +10,7 @@ from punctual.domain.utc import MILLISECOND
 from punctual.engine.queries.lateness import step_of, units_of
 from punctual.lambdas.status.changes import Changes, RunChange
 
-JOB_COUNT_PREFIX, RUN_COUNT_PREFIX, LATENESS_COUNT_PREFIX = (
-    "job_",
-    "run_",
-    "late_",
-)  # prefixes of count names
+RUN_COUNT_PREFIX, LATENESS_COUNT_PREFIX = "run_", "late_"  # prefixes of count names
 STARTED_COUNT, SUCCEEDED_COUNT, FAILED_COUNT, QUEUED_COUNT = (
     "started",
     "succeeded",
@@ -36,14 +32,8 @@ LIVE_RUN_COUNTS = frozenset(
 
 
 def status_count_changes(changes: Changes) -> Counter[str]:
-    """Return how a change moves the counts by job and run status."""
+    """Return how a change moves the counts of runs by status."""
     count_changes: Counter[str] = Counter()
-    job = changes.job
-    if job is not None and job.before is not job.after:
-        if job.before is not None:
-            count_changes[JOB_COUNT_PREFIX + job.before] -= 1
-        if job.after is not None:
-            count_changes[JOB_COUNT_PREFIX + job.after] += 1
     for change in changes.runs:
         if change.before is not None:
             count_changes[RUN_COUNT_PREFIX + change.before.status] -= _occurrence_count(
@@ -55,16 +45,12 @@ def status_count_changes(changes: Changes) -> Counter[str]:
 
 
 def live_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts of jobs and live runs, which job states show at any time.
+    """Return the counts of live runs, which job states show at any time.
 
-    >>> live_counts({"job_PAUSED": 1, "run_QUEUED": 2, "run_SUCCESS": 3})
-    {'job_PAUSED': 1, 'run_QUEUED': 2}
+    >>> live_counts({"run_QUEUED": 2, "run_SUCCESS": 3})
+    {'run_QUEUED': 2}
     """
-    return {
-        name: count
-        for name, count in counts.items()
-        if name.startswith(JOB_COUNT_PREFIX) or name in LIVE_RUN_COUNTS
-    }
+    return {name: count for name, count in counts.items() if name in LIVE_RUN_COUNTS}
 
 
 def moved_counts(counts: Mapping[str, int]) -> dict[str, int]:

@@ -233,6 +233,12 @@ class StatusHandler:
             if data.rows:
                 self._job_data.delete(data)
             self._log("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(data.rows))
+        gone = [
+            record.old
+            for key, record in zip(keys, expired, strict=True)
+            if key not in existing and record.old is not None and not record.old.is_blank
+        ]
+        self._job_list.remove(gone, self._clock())
 
     def _count_changes(self, changes: Sequence[RecordChanges]) -> None:
         """Count the changes last, so a failed step is counted only after its retry.
@@ -245,7 +251,7 @@ class StatusHandler:
             self._log.metric(Metric.LIST_LAG, max(0.0, lag / MILLISECOND))
         changes_by_tenant: dict[str, list[CountChange]] = {}
         for record, job_changes in changes:
-            if job_changes.job is None and not job_changes.runs:
+            if not job_changes.runs:
                 continue
             minutes: dict[datetime, Counter[str]] = {}
             for minute, name, count in counters.minute_counts(job_changes):
@@ -272,7 +278,13 @@ def _ids_of(record: Record | OperationRecord) -> dict[str, str]:
 
 def build_handler(runtime: Runtime) -> StatusHandler:
     settings = runtime.settings
-    job_rows = JobRows(runtime.dynamo, settings.lists_table, settings.list_slots, runtime.clock)
+    job_rows = JobRows(
+        runtime.dynamo,
+        settings.lists_table,
+        settings.list_slots,
+        runtime.clock,
+        runtime.new_id,
+    )
     definitions = DefinitionCache(runtime.ports.job_states)
     return StatusHandler(
         job_states=runtime.ports.job_states,

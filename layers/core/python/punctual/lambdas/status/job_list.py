@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from punctual.aws.dynamodb.lists.job_counts import NO_CLASS, job_class
 from punctual.aws.dynamodb.lists.job_row import NO_HEAD, RecentOutcome, derive_job_row, outcome_of
 from punctual.aws.dynamodb.lists.job_rows import JobRowChange, JobRows
 from punctual.aws.dynamodb.stream_records import Record
@@ -21,6 +22,7 @@ class _JobChange(NamedTuple):
     outcomes: list[RecentOutcome]
     old: JobState | None  # before the first change of the batch
     is_visible: bool  # whether a change of the batch changes the row
+    moves_class: bool  # whether a change of the batch moves the job to another class of the counts
 
 
 class JobListWriter:
@@ -42,11 +44,22 @@ class JobListWriter:
             key = JobKey(state.tenant, state.job_id)
             outcomes = _outcomes(job_changes)
             is_visible = bool(outcomes) or _changes_row(record.old, state)
-            change = _JobChange(state, outcomes, record.old, is_visible)
+            moves_class = _class_of(record.old) != _class_of(state)
+            change = _JobChange(state, outcomes, record.old, is_visible, moves_class)
             earlier = changes_by_job.get(key)
             changes_by_job[key] = change if earlier is None else _joined(earlier, change)
         visible = {key: change for key, change in changes_by_job.items() if change.is_visible}
         return self._write(visible, now) if visible else frozenset()
+
+    def remove(self, states: Sequence[JobState], now: datetime) -> None:
+        """Remove the rows of jobs that were deleted before they expired."""
+        row_keys = [
+            self._job_rows.row_key(JobKey(state.tenant, state.job_id))
+            for state in states
+            if (expires_at := job_expires_at(state)) is None or expires_at > now
+        ]
+        if row_keys:
+            self._job_rows.remove(row_keys)
 
     def _write(
         self, changes_by_job: Mapping[JobKey, _JobChange], now: datetime
@@ -69,6 +82,7 @@ class JobListWriter:
                 job_expires_at(change.state),
                 is_first=not _has_outcome(change.old),
                 is_new=change.old is None or change.old.is_blank,
+                moves_class=change.moves_class,
             )
             for key, change in changes_by_job.items()
         ]
@@ -88,14 +102,21 @@ def _outcomes(changes: Changes) -> list[RecentOutcome]:
 def _joined(earlier: _JobChange, later: _JobChange) -> _JobChange:
     """Return one change for both. A batch repeated in other bounds must not hide a change.
 
-    So a change counts as visible even if a later one in the batch takes it back.
+    So a change counts as visible, or moves the class, even if a later one takes it back.
     """
     return _JobChange(
         max(earlier.state, later.state, key=lambda state: state.version),
         [*earlier.outcomes, *later.outcomes],
         earlier.old,
         earlier.is_visible or later.is_visible,
+        earlier.moves_class or later.moves_class,
     )
+
+
+def _class_of(state: JobState | None) -> str:
+    if state is None or state.is_blank:
+        return NO_CLASS
+    return job_class(state.status, job_expires_at(state))
 
 
 def _changes_row(old: JobState | None, new: JobState) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import to_item
 from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
-from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.keys import join_parts
 from punctual.domain.errors import LaterVersion
 from punctual.domain.tenants.limits import InvalidLimits
@@ -19,7 +18,6 @@ LIMITS_ATTR = "limits"
 # Pattern of the partition keys of all quota rows. No escaped tenant contains "#".
 QUOTA_ROW_KEY_PATTERN = "*#share#*"
 IDLE_ROW_RETENTION = timedelta(days=2)  # longer than a container holds its place
-_LIVE_JOB_COUNTERS = ("job_SCHEDULED", "job_PAUSED")
 
 
 def limits_key(tenant: str) -> keys.RowKey:
@@ -110,17 +108,6 @@ class DynamoQuotaRows:
         present = _parse_row(failure.item)
         is_written = failure.ambiguous and present == QuotaRow(text, expected_version + 1)
         return None if is_written else present
-
-
-class DynamoJobCount:
-    """The number of live jobs of a tenant, as counted by the status function."""
-
-    def __init__(self, counters: Counters) -> None:
-        self._counters = counters
-
-    def __call__(self, tenant: str) -> int:
-        counts = self._counters.totals(tenant)
-        return sum(max(0, counts.get(name, 0)) for name in _LIVE_JOB_COUNTERS)
 
 
 def _parse_row(item: Mapping[str, Any]) -> QuotaRow:

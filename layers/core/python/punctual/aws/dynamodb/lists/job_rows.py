@@ -1,12 +1,20 @@
 """The rows of jobs in the lists of their tenants, one row for each job."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Attribute, Item, to_attribute
-from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout
+from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout, key_of
+from punctual.aws.dynamodb.lists.job_counts import (
+    NO_CLASS,
+    CountedBatch,
+    CountedBatches,
+    CountedChange,
+    CountedWrites,
+    job_class,
+)
 from punctual.aws.dynamodb.lists.job_row import (
     JobRow,
     RecentOutcome,
@@ -25,6 +33,8 @@ from punctual.engine.ports.rows import JobKey
 MAX_MERGE_TRIES = 5  # writes of one row until its outcomes include those of other writers
 OUTCOMES_ATTR = "outcomes"
 FAILURES_ATTR = "failing"  # the mark of open failures: an odd number while a failure is open
+CLASS_ATTR = "class"  # what the job counts as in the counts of jobs
+COUNTED_ATTR = "counted"  # the batch that counted the row in this class, and the earlier class
 HELD_ATTR = "held"  # set if an executor holds a run of the job, so that a filter finds it
 
 
@@ -41,8 +51,18 @@ class JobRowChange(NamedTuple):
     # Whether the batch begins with the creation of the job. Outcomes in the row are of an earlier
     # job with this id.
     is_new: bool = False
+    # Whether a change of the batch moves the job to another class of the counts.
+    moves_class: bool = False
     # Whether the row also replaces a wrong one of the same version.
     replaces_same: bool = False
+
+    @property
+    def job_class(self) -> str:
+        return job_class(self.row.status, self.expires_at)
+
+    def raises(self, item: Item) -> bool:
+        """Return whether the present row, if any, is older."""
+        return not item or int(item[keys.VERSION_ATTR]["N"]) < self.version + self.replaces_same
 
 
 class StoredJobRow(NamedTuple):
@@ -50,14 +70,25 @@ class StoredJobRow(NamedTuple):
     version: int
     row: JobRow
     outcomes: Sequence[RecentOutcome]
+    counted: CountedChange | None
 
 
 class JobRows:
-    def __init__(self, dynamo: DynamoClient, table: str, slots: int, clock: Clock) -> None:
+    """Writes rows, and counts each change of a class once (`job_counts`)."""
+
+    def __init__(
+        self,
+        dynamo: DynamoClient,
+        table: str,
+        slots: int,
+        clock: Clock,
+        new_id: Callable[[], str],
+    ) -> None:
         self._dynamo = dynamo
         self._table = table
         self._slots = slots
         self._clock = clock
+        self._batches = CountedBatches(dynamo, table, slots, clock, new_id)
 
     def load(self, job_keys: Sequence[JobKey]) -> Mapping[JobKey, StoredJobRow]:
         """Return the rows that exist and are not expired."""
@@ -73,44 +104,136 @@ class JobRows:
     def write(self, changes: Sequence[JobRowChange]) -> frozenset[JobKey]:
         """Write each row unless a later version stands there. Merge the outcomes in any case.
 
-        Return the jobs with a mark of an open failure, of those with an outcome before.
+            Return the jobs with a mark of an open failure, of those with an outcome before.
 
         1. A change without outcomes leaves those of the row as they are.
         2. A change with outcomes reads the row, and writes if its outcomes are still the same.
         3. A row of a later version keeps its values and takes only the outcomes.
 
+        4. A change that moves the class reads the row too, unless the job is new. It belongs to a
+           batch of the counts, which is closed after all writes.
+
         So batches may repeat, overlap and come in any order.
         """
-        known_keys = [change.key for change in changes if change.outcomes and not change.is_first]
-        items = self._dynamo.read(self._table, [self.row_key(key) for key in known_keys])
-        are_failing = self._dynamo.pool.map(
-            lambda change: self._write(change, items.get(self.row_key(change.key), {})), changes
+        read_keys = [
+            change.key
+            for change in changes
+            if (change.outcomes and not change.is_first)
+            or (change.moves_class and not change.is_new)
+        ]
+        items = self._dynamo.read(self._table, [self.row_key(key) for key in read_keys])
+        present = {key: items.get(self.row_key(key), {}) for key in read_keys}
+        unsettled = self._batches.unsettled(
+            [
+                counted
+                for change in changes
+                if (item := present.get(change.key))
+                and (counted := counted_change_of(item)) is not None
+                and not (change.raises(item) and counted.new_class == change.job_class)
+            ]
         )
+        counted_writes = CountedWrites(self._batches)
+        are_failing = self._dynamo.pool.map(
+            lambda change: self._write(change, present.get(change.key), unsettled, counted_writes),
+            changes,
+        )
+        counted_writes.close()
         return frozenset(
             change.key
             for change, is_failing in zip(changes, are_failing, strict=True)
             if is_failing
         )
 
-    def row_key(self, key: JobKey) -> keys.RowKey:
-        slot = list_slot_of(key.job_id, self._slots)
+    def remove(self, row_keys: Sequence[keys.RowKey]) -> None:
+        """Empty these rows and let them expire. They no longer count."""
+        counted_writes = CountedWrites(self._batches)
+        self._dynamo.pool.map(lambda row_key: self._remove(row_key, counted_writes), row_keys)
+        counted_writes.close()
+
+    def row_key(self, key: JobKey, slots: int | None = None) -> keys.RowKey:
+        """Return the key of a row, in a stage with so many slots."""
+        slot = list_slot_of(key.job_id, slots or self._slots)
         return keys.RowKey(list_partition(key.tenant, ListKind.JOBS, slot), keys.escape(key.job_id))
 
-    def _write(self, change: JobRowChange, item: Item) -> bool:
-        """Write a row, and return whether it was seen with a mark of an open failure.
+    def settle(self, rows: Iterable[StoredJobRow]) -> None:
+        """Count what batches that broke have not counted of these rows."""
+        changes = [row.counted for row in rows if row.counted is not None]
+        unsettled = self._batches.unsettled(changes)
+        for change in changes:
+            if change.batch in unsettled:
+                self._batches.settle(change)
 
-        A row with unexpected outcomes refuses the first write, and so shows its mark.
+    def _write(
+        self,
+        change: JobRowChange,
+        read_item: Item | None,
+        unsettled: frozenset[CountedBatch] | None,
+        counted_writes: CountedWrites,
+    ) -> bool:
+        """Write one row, and return whether it was seen with a mark of an open failure.
+
+        A row that was not read is expected to keep its class, or to be new. If not, it refuses the
+        first write, and so shows its mark and its class.
+        `unsettled` are the batches of `read_item` that are open, or None if they are not known.
         """
-        now = self._clock()
+        now, row_key = self._clock(), self.row_key(change.key)
+        item = read_item
+        former_keys: Sequence[keys.RowKey] = ()
         for _ in range(MAX_MERGE_TRIES):
-            condition = _update_of(change, item, now)
-            if condition is None:
+            if item == {} and not change.is_new and not former_keys:
+                former_keys, outcomes = self._read_former(change.key)
+                change = change._replace(outcomes=[*change.outcomes, *outcomes])
+            update = _update_of(change, item, now)
+            earlier = counted_change_of(item) if item else None
+            if (
+                earlier is not None
+                and (update.moves_class or not update.has_row)
+                and (unsettled is None or earlier.batch in unsettled)
+            ):
+                self._batches.settle(earlier)
+            counted = None
+            if update.moves_class:
+                old_class = NO_CLASS if earlier is None else earlier.new_class
+                mark = counted_writes.mark(change.key.tenant, old_class)
+                counted = CountedChange(change.key.tenant, row_key, mark, change.job_class)
+                update.set_class(counted, earlier)
+            if not update.values:
+                return is_failing_item(item or {})
+            answer = self._dynamo.update_if(self._table, row_key, update.condition())
+            if not isinstance(answer, ConditionFailed):
+                if counted is not None:
+                    counted_writes.add(counted)
+                for former_key in former_keys:
+                    self._remove(former_key, counted_writes)
+                return is_failing_item(item or {})
+            item, unsettled = dict(answer.item), None
+            if counted is not None and counted_change_of(item) == counted:
+                counted_writes.add(counted)  # the answer to an earlier try was lost
                 return is_failing_item(item)
-            outcome = self._dynamo.update_if(self._table, self.row_key(change.key), condition)
-            if not isinstance(outcome, ConditionFailed):
-                return is_failing_item(item)
-            item = dict(outcome.item)
         raise Unavailable("A row of the list of jobs changed at each try to write it.")
+
+    def _read_former(self, key: JobKey) -> tuple[Sequence[keys.RowKey], Sequence[RecentOutcome]]:
+        """Return the rows of this job in slots of a former, smaller number, and their outcomes."""
+        former_keys = {self.row_key(key, slots) for slots in range(1, self._slots)}
+        items = self._dynamo.read(self._table, list(former_keys - {self.row_key(key)}))
+        rows = [parse_job_row(item) for item in items.values() if keys.DATA_ATTR in item]
+        return list(items), [outcome for row in rows for outcome in row.outcomes]
+
+    def _remove(self, row_key: keys.RowKey, counted_writes: CountedWrites) -> None:
+        """Empty one row unless it changes meanwhile. The next walk then finds it again."""
+        item = self._dynamo.read(self._table, [row_key]).get(row_key, {})
+        earlier = counted_change_of(item)
+        if earlier is None or earlier.new_class == NO_CLASS:
+            return
+        self._batches.settle(earlier)
+        mark = counted_writes.mark(earlier.tenant, earlier.new_class)
+        counted = CountedChange(earlier.tenant, row_key, mark, NO_CLASS)
+        update = _RowUpdate(to_attribute(int(self._clock().timestamp())))
+        update.set_class(counted, earlier)
+        update.empty_row()
+        answer = self._dynamo.update_if(self._table, row_key, update.condition())
+        if not isinstance(answer, ConditionFailed) or counted_change_of(answer.item) == counted:
+            counted_writes.add(counted)
 
 
 def parse_job_row(item: Item) -> StoredJobRow:
@@ -125,10 +248,21 @@ def parse_job_row(item: Item) -> StoredJobRow:
         int(item[keys.VERSION_ATTR]["N"]),
         unpack_row(bytes(item[keys.DATA_ATTR]["B"])),
         outcomes,
+        counted_change_of(item),
     )
 
 
-def is_expired_item(item: Item, now: datetime) -> bool:
+def counted_change_of(item: Mapping[str, Attribute]) -> CountedChange | None:
+    """Return the change that brought the row into its class, or None if there is no row."""
+    if COUNTED_ATTR not in item:
+        return None
+    row_key = key_of(item)
+    tenant = keys.split_parts(row_key.pk)[0]
+    new_class = item[CLASS_ATTR]["S"] if CLASS_ATTR in item else NO_CLASS
+    return CountedChange(tenant, row_key, item[COUNTED_ATTR]["S"], new_class)
+
+
+def is_expired_item(item: Mapping[str, Attribute], now: datetime) -> bool:
     return keys.TTL in item and int(item[keys.TTL]["N"]) <= now.timestamp()
 
 
@@ -145,24 +279,36 @@ def is_failing_item(item: Item) -> bool:
     return FAILURES_ATTR in item and int(item[FAILURES_ATTR]["N"]) % 2 == 1
 
 
-def _update_of(change: JobRowChange, item: Item, now: datetime) -> Condition | None:
-    """Return the update that brings this row up to date, or None if it already is."""
+def _update_of(change: JobRowChange, item: Item | None, now: datetime) -> "_RowUpdate":
+    """Return the update that brings this row up to date. It has no values if the row already is.
+
+    A row that was not read (None) is expected to be older, and to be new if the job is.
+    """
+    update = _RowUpdate(to_attribute(int(now.timestamp())))
+    if item is None:
+        update.set_row(change, moves_class=change.is_new)
+        if change.is_new:
+            update.removed += [OUTCOMES_ATTR, FAILURES_ATTR]
+        if change.outcomes:
+            update.set_outcomes(
+                pack_outcomes(change.key.job_id, merge_outcomes((), change.outcomes)), None
+            )
+        return update
     job_id = change.key.job_id
     # An expired row is of an earlier job with this id. DynamoDB removes it later.
     replaces_expired = is_expired_item(item, now)
-    if replaces_expired:
-        item = {}
-    pack = bytes(item[OUTCOMES_ATTR]["B"]) if OUTCOMES_ATTR in item else None
+    present: Item = {} if replaces_expired else item
+    pack = bytes(present[OUTCOMES_ATTR]["B"]) if OUTCOMES_ATTR in present else None
     stored = [] if pack is None else unpack_outcomes(job_id, pack)
     merged = merge_outcomes(stored, change.outcomes)
-    update = _RowUpdate(to_attribute(int(now.timestamp())))
-    if not item or int(item[keys.VERSION_ATTR]["N"]) < change.version + change.replaces_same:
-        update.set_row(change)
+    if change.raises(present):
+        counted = counted_change_of(item)
+        update.set_row(change, counted is None or counted.new_class != change.job_class)
         if replaces_expired or change.is_new:
             update.removed += [OUTCOMES_ATTR, FAILURES_ATTR]
     if merged != stored:
         update.set_outcomes(pack_outcomes(job_id, merged), pack)
-    return update.condition() if update.values else None
+    return update
 
 
 class _RowUpdate:
@@ -171,12 +317,16 @@ class _RowUpdate:
     def __init__(self, now: Attribute) -> None:
         self.values: Item = {}
         self.removed: list[str] = []
+        self.has_row = False
+        self.moves_class = False
         self._conditions: list[str] = []
         self._now = now
         self._names: dict[str, str] = {}
         self._parameters: Item = {}
 
-    def set_row(self, change: JobRowChange) -> None:
+    def set_row(self, change: JobRowChange, moves_class: bool) -> None:
+        """Set the values of a later version. Unless the class moves, the row must have the same."""
+        self.has_row, self.moves_class = True, moves_class
         self.values |= {
             **keys.ROW_LAYOUT_ATTRIBUTE,
             keys.VERSION_ATTR: to_attribute(change.version),
@@ -193,6 +343,29 @@ class _RowUpdate:
         self._compare_expiry()
         self._names["#version"] = keys.VERSION_ATTR
         self._parameters[":version"] = to_attribute(change.version + change.replaces_same)
+        if not moves_class:
+            self._names["#class"] = CLASS_ATTR
+            self._parameters[":class"] = to_attribute(change.job_class)
+            self._conditions.append("#class = :class")
+
+    def set_class(self, counted: CountedChange, earlier: CountedChange | None) -> None:
+        """Set the class and its mark, if no other write has moved the class."""
+        self.values[COUNTED_ATTR] = to_attribute(counted.mark)
+        if counted.new_class == NO_CLASS:
+            self.removed.append(CLASS_ATTR)
+        else:
+            self.values[CLASS_ATTR] = to_attribute(counted.new_class)
+        self._names["#mark"] = COUNTED_ATTR
+        if earlier is None:
+            self._conditions.append("attribute_not_exists(#mark)")
+        else:
+            self._conditions.append("#mark = :mark")
+            self._parameters[":mark"] = to_attribute(earlier.mark)
+
+    def empty_row(self) -> None:
+        """Remove the values. The row expires at once."""
+        self.values[keys.TTL] = self._now
+        self.removed += [keys.DATA_ATTR, OUTCOMES_ATTR, FAILURES_ATTR, HELD_ATTR]
 
     def set_outcomes(self, pack: bytes, stored_pack: bytes | None) -> None:
         """Set the outcomes if they are still those that were read."""

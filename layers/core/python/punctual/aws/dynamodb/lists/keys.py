@@ -15,6 +15,7 @@ class ListKind(StrEnum):
     """The kinds of rows in the table. Each stands in the partition key, after the tenant."""
 
     JOBS = "jobs"
+    JOB_COUNTS = "jobcounts"
     NAMES = "names"
     FAILURES = "failures"
     RUNS = "runs"
