@@ -5,9 +5,9 @@ Jobs change while they are counted. So a difference is compared with the changes
 1. The walk reads a tenant's counts at its first job state, and counts all its job states.
 2. A change is in both numbers, in neither, or in one. It is in one only if it was made in the walk
    or shortly before. `status` counts a change within minutes.
-3. Rows of counted changes say how much these changes moved each count of runs, and the counts of
-   jobs say how many jobs moved in an hour. This is the slack. A difference up to the slack may
-   be right. A larger one is corrected by the excess.
+3. Rows of counted changes say how much these changes moved each count of runs. The counts of jobs
+   say how many jobs moved in an hour. This is the slack. A difference up to the slack may be right.
+   A larger one is corrected by the excess.
 
 So a correction never makes a right count wrong, and the counts of a tenant at rest become exact.
 """

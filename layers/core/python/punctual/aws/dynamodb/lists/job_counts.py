@@ -38,13 +38,13 @@ MOVED_RETENTION = timedelta(hours=26)  # longer than the walk that needs these n
 BROKEN_BATCH_RETENTION = timedelta(days=3)
 MAX_SETTLE_TRIES = 6  # then Lambda delivers the batch again
 _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
-_CODE_BY_STATUS = {
+_CLASS_CODES = {
     JobStatus.SCHEDULED: "S",
     JobStatus.PAUSED: "P",
     JobStatus.COMPLETED: "C",
     JobStatus.CANCELLED: "X",
 }
-_STATUS_BY_CODE = {code: status for status, code in _CODE_BY_STATUS.items()}
+_STATUS_BY_CLASS_CODE = {code: status for status, code in _CLASS_CODES.items()}
 _RANDOM_DIGITS = 13  # hexadecimal digits of an id that are random
 _TIME_DIGITS = 8  # hexadecimal digits of the second at which a batch was opened
 LIVE_CLASSES = ("S", "P")
@@ -96,7 +96,7 @@ class TenantJobCounts(NamedTuple):
         counts: Counter[JobStatus] = Counter()
         for job_class, count in self.by_class.items():
             if not _is_over(job_class, now):
-                counts[_STATUS_BY_CODE[job_class[0]]] += count
+                counts[_STATUS_BY_CLASS_CODE[job_class[0]]] += count
         return {status.value: counts[status] for status in JobStatus if counts[status] > 0}
 
 
@@ -109,7 +109,7 @@ def job_class(status: JobStatus, expires_at: datetime | None) -> str:
     >>> job_class(JobStatus.COMPLETED, datetime(2026, 12, 1, tzinfo=UTC))
     'C20788'
     """
-    code = _CODE_BY_STATUS[status]
+    code = _CLASS_CODES[status]
     return code if expires_at is None else f"{code}{_day_of(expires_at)}"
 
 
@@ -215,29 +215,31 @@ class CountedBatches:
 
     def settle(self, change: CountedChange) -> None:
         """Count this change alone, unless it is counted or its batch is closed."""
-        batch, list_key = change.batch, change.row_key
+        now, batch, list_key = self._clock(), change.batch, change.row_key
         settled_key = keys.RowKey(batch.row_key.pk, f"{batch.batch_id}#{list_key.pk}#{list_key.sk}")
         for attempt in range(MAX_SETTLE_TRIES):
             rows = self._dynamo.read(self._table, [batch.row_key, settled_key])
             set_name = _set_of(rows.get(batch.row_key, {}), batch)
             if settled_key in rows or set_name is None:
                 return
-            addition = _addition(batch, [change], self._clock(), set_name, BROKEN_ATTR)
+            addition = _addition(batch, [change], now, set_name, BROKEN_ATTR)
             update = {
                 "TableName": self._table,
                 "Key": batch.row_key.item(),
                 **addition.arguments(),
             }
-            if self._dynamo.transact([{"Put": self._settled_put(settled_key)}, {"Update": update}]):
+            if self._dynamo.transact(
+                [{"Put": self._settled_put(settled_key, now)}, {"Update": update}]
+            ):
                 return
             self._dynamo.wait(attempt, change.mark)
         raise Unavailable("The counts of jobs change too often.")
 
-    def _settled_put(self, settled_key: keys.RowKey) -> dict[str, Any]:
+    def _settled_put(self, settled_key: keys.RowKey, now: datetime) -> dict[str, Any]:
         item = {
             **settled_key.item(),
             **keys.ROW_LAYOUT_ATTRIBUTE,
-            keys.TTL: to_attribute(keys.to_ttl(self._clock() + BROKEN_BATCH_RETENTION)),
+            keys.TTL: to_attribute(keys.to_ttl(now + BROKEN_BATCH_RETENTION)),
         }
         absent = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
         return {"TableName": self._table, "Item": item, **absent.arguments()}
@@ -364,7 +366,7 @@ def _parse_counts(row: Mapping[str, Any]) -> dict[str, int]:
     return {
         name: int(value["N"])
         for name, value in check_layout(row).items()
-        if name[0] in _STATUS_BY_CODE
+        if name[0] in _STATUS_BY_CLASS_CODE
     }
 
 
