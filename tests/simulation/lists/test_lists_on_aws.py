@@ -1,7 +1,10 @@
 """Lists agree with job states and history whenever they are settled, under every seed."""
 
+from collections import Counter
+
 import pytest
 
+from punctual.aws.dynamodb.lists.job_counts import JobCounts
 from punctual.aws.dynamodb.lists.job_index import DynamoJobIndex
 from punctual.aws.dynamodb.lists.job_row_reader import JobRowReader
 from punctual.aws.dynamodb.lists.job_rows import is_failing_item
@@ -40,6 +43,7 @@ def check_on_aws(play: StatusPlay) -> None:
     check_runs(play.run_list, truth, now, chance)
     check_failures(play.failures, truth, chance)
     check_job_rows(play)
+    check_job_counts(play)
 
 
 def check_job_rows(play: StatusPlay) -> None:
@@ -65,6 +69,13 @@ def check_job_rows(play: StatusPlay) -> None:
         if is_failing_item(item)
     }
     assert marked == failing, f"marks of open failures: {marked}, failing: {failing}"
+
+
+def check_job_counts(play: StatusPlay) -> None:
+    """Check that the counts of jobs say what the job states say."""
+    counts = JobCounts(play.dynamo, TABLE, play.list_slots).read(TENANT)
+    statuses = Counter(state.status.value for state in jobs_of(play.truth).values())
+    assert counts.by_status(play.clock.now) == statuses
 
 
 def play_on_aws(story_seeds: list[int]) -> tuple[StatusPlay, int]:

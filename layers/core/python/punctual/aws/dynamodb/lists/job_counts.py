@@ -27,15 +27,17 @@ from punctual.aws.dynamodb.lists.keys import ListKind, list_partition
 from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
-from punctual.domain.utc import EPOCH
+from punctual.domain.utc import EPOCH, MICROSECOND
 from punctual.engine.ports.clock import Clock
 
 OPEN_ATTR, BROKEN_ATTR = "open", "broken"  # sets of ids of batches
+LAST_ATTR = "last"  # the last id that was opened
 MOVED_PREFIX = "m"  # of the number of changes of a class that were counted in an hour
 CORRECTED_ATTR = "corrected"  # the last correction of this part
 MOVED_RETENTION = timedelta(hours=26)  # longer than the walk that needs these numbers
 # A failed batch is repeated for hours, and a parked one for a day. Then no writer repeats it.
 BROKEN_BATCH_RETENTION = timedelta(days=3)
+MAX_OPEN_TRIES = 20  # each loses only to another writer that opened a batch
 MAX_SETTLE_TRIES = 6  # then Lambda delivers the batch again
 _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
 _CLASS_CODES = {
@@ -45,8 +47,8 @@ _CLASS_CODES = {
     JobStatus.CANCELLED: "X",
 }
 _STATUS_BY_CLASS_CODE = {code: status for status, code in _CLASS_CODES.items()}
-_RANDOM_DIGITS = 13  # hexadecimal digits of an id that are random
-_TIME_DIGITS = 8  # hexadecimal digits of the second at which a batch was opened
+_RANDOM_DIGITS = 8  # hexadecimal digits of an id that are random
+_TIME_DIGITS = 14  # hexadecimal digits of the microsecond at which a batch was opened
 LIVE_CLASSES = ("S", "P")
 NO_CLASS = ""  # the class of a job without a row
 
@@ -175,25 +177,24 @@ class CountedBatches:
         self._new_id = new_id
 
     def open(self, tenant: str) -> CountedBatch:
-        """Open a batch in any part, and remove from the part what no writer needs any more."""
+        """Open a batch in any part, and remove from the part what no writer needs any more.
+
+        Ids of a part only grow. So a write that takes effect late opens no closed batch again.
+        """
         now = self._clock()
-        random_digits = self._new_id().replace("-", "")[-_RANDOM_DIGITS:]
+        time, random_digits = now, self._new_id()[-_RANDOM_DIGITS:]
         part = int(random_digits, 16) % self._parts
-        batch = CountedBatch(tenant, part, _time_digits(now) + random_digits)
-        answer = self._dynamo.update_if(
-            self._table,
-            batch.row_key,
-            Condition(
-                "NOT contains(#open, :id)",
-                "ADD #open :ids SET #layout = :layout",
-                {"#open": OPEN_ATTR, "#layout": keys.LAYOUT_ATTR},
-                {**_id_values(batch), ":layout": to_attribute(keys.ROW_LAYOUT)},
-            ),
-            returns_row=True,
-        )
-        row = answer.item if isinstance(answer, ConditionFailed) else answer
-        self._remove_stale(batch.row_key, row, now)
-        return batch
+        for _ in range(MAX_OPEN_TRIES):
+            batch = CountedBatch(tenant, part, _time_digits(time) + random_digits)
+            answer = self._dynamo.update_if(
+                self._table, batch.row_key, _opening(batch), returns_row=True
+            )
+            row = answer.item if isinstance(answer, ConditionFailed) else answer
+            if _has_id(row, OPEN_ATTR, batch):
+                self._remove_stale(batch.row_key, row, now)
+                return batch
+            time = max(time, _time_of(row[LAST_ATTR]["S"])) + MICROSECOND
+        raise Unavailable("The counts of jobs change too often.")
 
     def close(self, batch: CountedBatch, changes: Sequence[CountedChange]) -> None:
         """Count the changes of an open batch together, or one by one if one is settled already."""
@@ -341,8 +342,16 @@ def _added_values(counts: Mapping[str, int]) -> Item:
     return {f":a{i}": to_attribute(count) for i, count in enumerate(counts.values())}
 
 
-def _id_values(batch: CountedBatch) -> Item:
-    return {":id": to_attribute(batch.batch_id), ":ids": {"SS": [batch.batch_id]}}
+def _opening(batch: CountedBatch) -> Condition:
+    return Condition(
+        "attribute_not_exists(#last) OR #last < :id",
+        "ADD #open :ids SET #last = :id, #layout = :layout",
+        {"#open": OPEN_ATTR, "#last": LAST_ATTR, "#layout": keys.LAYOUT_ATTR},
+        {
+            **to_item({":id": batch.batch_id, ":layout": keys.ROW_LAYOUT}),
+            ":ids": {"SS": [batch.batch_id]},
+        },
+    )
 
 
 def _set_of(row: Mapping[str, Any], batch: CountedBatch) -> str | None:
@@ -359,7 +368,11 @@ def _ids_of(row: Mapping[str, Any], name: str) -> Sequence[str]:
 
 
 def _time_digits(at: datetime) -> str:
-    return f"{int(at.timestamp()):0{_TIME_DIGITS}x}"
+    return f"{(at - EPOCH) // MICROSECOND:0{_TIME_DIGITS}x}"
+
+
+def _time_of(batch_id: str) -> datetime:
+    return EPOCH + int(batch_id[:_TIME_DIGITS], 16) * MICROSECOND
 
 
 def _parse_counts(row: Mapping[str, Any]) -> dict[str, int]:
