@@ -44,7 +44,6 @@ _ROWS_PER_QUERY = 32
 R = TypeVar("R", Run, WaitingRun)
 StateChange = tuple[StoredState | None, tuple[int, StoredState]]
 Item = tuple[Any, ...]
-Row = tuple[int, str, int, int, bytes]  # number, tenant, time, bytes of the feed so far, changes
 
 
 class StoredItem(Struct, frozen=True, array_like=True):
