@@ -1,13 +1,14 @@
 """Every port over dicts, shared by the processes of a simulated world."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from zlib import crc32
 
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
-from punctual.domain.schedules.upcoming import sort_by_occurrence, upcoming_at
+from punctual.domain.schedules.upcoming import OccurrencePosition, may_repeat, upcoming_at
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import HistoryPage, RecentRun, recent_run_of
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
@@ -138,11 +139,11 @@ class MemoryJobStates:
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, max_states: int
     ) -> UpcomingStates | None:
         states = [stored.state for stored in self.alive() if stored.state.tenant == tenant]
-        before, _ = sort_by_occurrence(states, after, end, 0)
+        before, _ = _sort_by_occurrence(states, after, end, 0)
         return (
             None
             if len(before) > max_states
-            else UpcomingStates(*sort_by_occurrence(states, after, end, limit))
+            else UpcomingStates(*_sort_by_occurrence(states, after, end, limit))
         )
 
     def scheduled_states(self, tenant: str, end: datetime) -> Sequence[JobState]:
@@ -318,3 +319,22 @@ class Memory:
             job_names=self.job_names,
             operations=self.operations,
         )
+
+
+def _sort_by_occurrence(
+    states: Iterable[JobState], after: OccurrencePosition, end: datetime, limit: int
+) -> tuple[list[JobState], OccurrencePosition | None]:
+    """Return the first `limit` job states after `after`, and earlier ones that come again.
+
+    The second value is the position of the last job state, or None if no more can follow.
+    """
+    positions = [
+        ((at, state.job_id), state)
+        for state in states
+        if (at := upcoming_at(state)) is not None and at < end
+    ]
+    repeating = [state for position, state in positions if position <= after and may_repeat(state)]
+    later = [(position, state) for position, state in positions if position > after]
+    page = sorted(later, key=itemgetter(0))[:limit]
+    last_position = page[-1][0] if page and len(page) == limit else None
+    return [*repeating, *(state for _, state in page)], last_position

@@ -28,7 +28,7 @@ from punctual.tasks.container.next_step import (
     start_id_of,
 )
 from punctual.tasks.container.sizes import FargateSize
-from punctual.tasks.container.task_report import TaskReport, newest_reports, parse_report
+from punctual.tasks.container.task_report import TaskReport, parse_report
 from tests.support.builders import NOON
 
 SECOND = timedelta(seconds=1)
@@ -313,12 +313,6 @@ def test_report_of_a_task_with_empty_containers_has_no_exit_code() -> None:
         "The container could not be started: ResourceInitializationError: unable to pull secrets",
         None,
     )
-
-
-def test_newest_report_wins_whatever_the_order() -> None:
-    reports = [report("PENDING", version=2), exited(0, version=9), report(version=4)]
-    assert newest_reports(reports) == newest_reports(reversed(reports))
-    assert newest_reports([*reports, *reports])["run-1-7"].version == 9
 
 
 BOUND = ClaimStatus(has_runner=True)

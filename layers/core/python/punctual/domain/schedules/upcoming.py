@@ -1,8 +1,6 @@
 """The upcoming occurrences of jobs, for the lists over all jobs."""
 
-from collections.abc import Iterable
 from datetime import datetime
-from operator import itemgetter
 from typing import NamedTuple
 
 from punctual.domain.job_state import JobState, JobStatus, MisfirePolicy
@@ -138,22 +136,3 @@ def last_occurrence_at(state: JobState, until: datetime) -> datetime | None:
 
 
 OccurrencePosition = tuple[datetime, str]  # time and job id of an occurrence, the order of lists
-
-
-def sort_by_occurrence(
-    states: Iterable[JobState], after: OccurrencePosition, end: datetime, limit: int
-) -> tuple[list[JobState], OccurrencePosition | None]:
-    """Return the first `limit` job states after `after`, and earlier ones that come again.
-
-    The second value is the position of the last job state, or None if no more can follow.
-    """
-    positions = [
-        ((at, state.job_id), state)
-        for state in states
-        if (at := upcoming_at(state)) is not None and at < end
-    ]
-    repeating = [state for position, state in positions if position <= after and may_repeat(state)]
-    later = [(position, state) for position, state in positions if position > after]
-    page = sorted(later, key=itemgetter(0))[:limit]
-    last_position = page[-1][0] if page and len(page) == limit else None
-    return [*repeating, *(state for _, state in page)], last_position

@@ -1,6 +1,6 @@
 """What ECS says about a task, in a state-change event or in an answer of DescribeTasks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -61,19 +61,6 @@ def parse_report(task: Mapping[str, Any]) -> TaskReport:
         started_at=_parse_time(task.get("startedAt")),
         stopped_at=_parse_time(task.get("stoppedAt")),
     )
-
-
-def newest_reports(reports: Iterable[TaskReport]) -> dict[str, TaskReport]:
-    """Return the report with the highest version of each task, by its start id.
-
-    ECS sends events out of order, and some of them twice.
-    """
-    newest: dict[str, TaskReport] = {}
-    for report in reports:
-        known = newest.get(report.start_id)
-        if known is None or report.version > known.version:
-            newest[report.start_id] = report
-    return newest
 
 
 def _parse_time(value: Any) -> datetime | None:
