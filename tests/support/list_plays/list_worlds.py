@@ -23,6 +23,7 @@ from punctual.engine.ports.lists.change_feed import ChangeFeed
 from punctual.engine.ports.lists.failures import Failures
 from punctual.engine.ports.rows import DefinitionRow, RunRow
 from punctual.engine.queries.changes import ChangeQueries
+from punctual.identity import new_id
 from punctual.lambdas.status.change_feed import ChangeFeedWriter
 from punctual.lambdas.status.changes import compare_states
 from punctual.lambdas.status.definitions import DefinitionCache
@@ -74,7 +75,7 @@ def _over_dynamodb(
     definitions = DefinitionCache(states)
     failures = DynamoFailures(dynamo, table, SLOTS, clock)
     feed = DynamoChangeFeed(dynamo, table, SLOTS, clock)
-    job_list = JobListWriter(JobRows(dynamo, table, SLOTS, clock), definitions)
+    job_list = JobListWriter(JobRows(dynamo, table, SLOTS, clock, new_id(clock)), definitions)
     run_list = RunListWriter(TenantRunList(dynamo, table, SLOTS), history, definitions)
     numbers = count(1)
 
