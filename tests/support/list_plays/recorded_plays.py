@@ -56,19 +56,19 @@ class Truth:
         self.states: dict[JobKey, StoredState] = {}
         self.rows: dict[RunKey, RunRow] = {}
         self.ended: dict[JobKey, dict[str, Run]] = {}  # by id, in the order of their ends
-        self._final_rows: dict[RunKey, RunRow] = {}
+        self.final_rows: dict[RunKey, RunRow] = {}
 
     @classmethod
     def of(cls, plays: RecordedPlays) -> "Truth":
         """Return the truth before the first write of these plays."""
         truth = cls()
         for memory in plays.memories:
-            truth._final_rows |= memory.history.rows
+            truth.final_rows |= memory.history.rows
         return truth
 
     def row(self, key: JobKey, run_id: str) -> RunRow:
         """Return the history row of a run, also of one that is not written yet."""
-        return self._final_rows[RunKey(*key, run_id)]
+        return self.final_rows[RunKey(*key, run_id)]
 
     def apply(self, write: Write) -> None:
         if isinstance(write, Recorded):
