@@ -156,13 +156,19 @@ def summarize_job(state: JobState, name: str) -> JobSummary:
 
 
 def _last_of_each_job(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes, but of each job itself only the last one."""
-    seen_job_ids: set[str] = set()
+    """Return the changes, but of each job itself only the one of the highest version.
+
+    A part of a batch that is written again comes after the whole batch, and is older.
+    """
+    versions: dict[str, int] = {}
+    for change in changes:
+        if change.kind is ChangeKind.JOB:
+            versions[change.job_id] = max(change.version, versions.get(change.job_id, 0))
     kept: list[Change] = []
     for change in reversed(changes):
         if change.kind is ChangeKind.JOB:
-            if change.job_id in seen_job_ids:
+            if change.version != versions.get(change.job_id):
                 continue
-            seen_job_ids.add(change.job_id)
+            del versions[change.job_id]
         kept.append(change)
     return kept[::-1]
