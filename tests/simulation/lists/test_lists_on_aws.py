@@ -88,12 +88,16 @@ def play_on_aws(story_seeds: list[int]) -> tuple[StatusPlay, int]:
     def read_lists() -> Shown:
         return shown_lists(job_index_of(play), play.run_list, play.truth, play.clock())
 
+    def let_clients_read() -> None:
+        clients.step(play.change_queries, play.clock(), read_lists)
+
+    play.during_stall = let_clients_read
     for number, write in enumerate(plays.writes):
         play.write(write)
         if play.chance.random() < STEP_PROBABILITY:
             play.step()
         if play.chance.random() < CLIENT_PROBABILITY:
-            clients.step(play.change_queries, play.clock(), read_lists)
+            let_clients_read()
         if number in settle_at:
             play.settle()
             check_on_aws(play)

@@ -6,6 +6,7 @@ late. A failed batch comes again from its first record, whole or cut.
 """
 
 import random
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from datetime import timedelta
 from types import SimpleNamespace
@@ -44,8 +45,12 @@ SHARDS = 3
 MAX_BATCH = 6
 MAX_STALLS = 2  # invocations that wait in a call at the same time
 SETTLED_AFTER = timedelta(seconds=40)  # after which no write is still under way
-RATES = (0.0, 0.02, 0.1)  # of faults at each call
+RATES = (0.02, 0.1, 0.25)  # of faults at each call
+SLOWEST_SECONDS = (0.01, 0.3, 1.9)  # each half of a call
+QUICKEST_CALL = timedelta(microseconds=100)  # a row of the feed has the time of its write
+SLOW_CALL_PROBABILITY = 0.3
 MAX_INVOCATIONS = 20_000
+FAULTS = ("crash", "crash after", "no answer", "lost", "late", "late", "stall", "stall", "stall")
 WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
 
 
@@ -69,9 +74,11 @@ class StatusPlay:
         self.job_states.put_definitions(plays.definitions)
         self.history = cast(Any, HistoryThen(plays, self.truth))
         self.faults = 0
+        self.during_stall: Callable[[], None] = lambda: None  # what clients do meanwhile
         self.dynamo = self.database.dynamo()
         self._new_id = new_id(self.clock)
         self._rate = self.chance.choice(RATES)
+        self._slowest = self.chance.choice(SLOWEST_SECONDS)
         self._shards = [Shard() for _ in range(SHARDS)]
         self._stream = Stream()
         self._late_writes: list[Effect] = []
@@ -185,7 +192,7 @@ class StatusPlay:
         return self._break(operation, effect)
 
     def _break(self, operation: str, effect: Effect) -> Any:
-        match self.chance.choice(("crash", "crash after", "no answer", "lost", "late", "stall")):
+        match self.chance.choice(FAULTS):
             case "crash":
                 raise Crash("before a call")
             case "crash after":
@@ -207,6 +214,9 @@ class StatusPlay:
         if self._in_status <= MAX_STALLS:
             for _ in range(self.chance.randint(0, 3)):
                 self.step()
+        under_way, self._in_status = self._in_status, 0
+        self.during_stall()
+        self._in_status = under_way
 
     def _finish_late_writes(self, probability: float) -> None:
         late_writes, self._late_writes = self._late_writes, []
@@ -218,7 +228,9 @@ class StatusPlay:
                 effect()
 
     def _pass_time(self) -> None:
-        self.clock.now += timedelta(seconds=self.chance.choice((0, 0, 0.01, 0.3)))
+        self.clock.now += QUICKEST_CALL
+        if self.chance.random() < SLOW_CALL_PROBABILITY:
+            self.clock.now += timedelta(seconds=self.chance.uniform(0, self._slowest))
 
 
 class _NoTelemetry:
