@@ -10,7 +10,7 @@ from punctual.domain.errors import Invalid
 from punctual.node.features import NODE_FEATURES
 from punctual.web.features import Features
 from punctual.web.http.json_body import parse_object
-from punctual.web.models.job_rules import changed_job, new_job
+from punctual.web.models.job_rules import new_job
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 ALL_FEATURES = Features(
@@ -396,58 +396,6 @@ def test_missing_feature_of_the_installation_is_refused_on_its_field() -> None:
     assert accept(ALL_FEATURES, **immediate(task=artifact)) == immediate(task=artifact)
 
 
-def webhook(*on: str, url: str = "https://example.com/hook") -> dict[str, Any]:
-    return {"on": list(on), "url": url}
-
-
-def test_webhooks_are_accepted_as_sent() -> None:
-    sent = immediate(notify=[webhook("FAILED", "TIMED_OUT"), webhook("SUCCESS"), webhook("MISSED")])
-    assert accept(**sent) == sent
-    assert accept(**immediate(notify=[])) == immediate(notify=[])
-    assert accept(**immediate(notify=None)) == immediate()
-
-
-def test_invalid_webhooks_error_names_every_wrong_field() -> None:
-    assert field_errors(
-        **immediate(
-            notify=[
-                webhook("FAILED", url="ftp://example.com"),
-                webhook("FAILED", "SUCCESS", "FAILED"),
-                webhook(),
-                {"url": "https://example.com"},
-                {**webhook("RUNNING", url="https://me:pw@example.com"), "secret": "x"},
-            ]
-        )
-    ) == {
-        "notify.0.url": "The URL does not begin with http:// or https://",
-        "notify.1.on": "must not name a status twice",
-        "notify.2.on": "must have at least 1 entries",
-        "notify.3.on": "is required",
-        "notify.4.on.0": "must be one of SUCCESS, FAILED, TIMED_OUT, CANCELLED, SKIPPED, MISSED",
-        "notify.4.url": "The URL holds a user name; put credentials into a header",
-        "notify.4.secret": "is not a field of this call",
-    }
-
-
-def test_job_has_at_most_five_webhooks() -> None:
-    assert accept(**immediate(notify=[webhook("FAILED")] * 5))
-    assert field_errors(**immediate(notify=[webhook("FAILED")] * 6)) == {
-        "notify": "must have at most 5 entries"
-    }
-
-
-@pytest.mark.parametrize("wrong", [3, "https://example.com", {"on": ["FAILED"]}, [None], [[]]])
-def test_malformed_webhooks_are_refused_on_their_field(wrong: Any) -> None:
-    assert all(field.startswith("notify") for field in field_errors(**immediate(notify=wrong)))
-
-
-def test_webhook_url_with_a_placeholder_is_refused() -> None:
-    errors = field_errors(
-        **immediate(notify=[webhook("FAILED", url="https://example.com/{{run_id}}")])
-    )
-    assert set(errors) == {"notify.0.url"}
-
-
 def test_many_wrong_entries_are_refused_as_one_field() -> None:
     script = {"type": "script", "runtime": "bash", "code": "true"}
     assert set(field_errors(**immediate(task={**script, "args": [1] * 2_500}))) == {"task.args"}
@@ -471,95 +419,3 @@ def test_error_names_all_wrong_fields_with_a_short_message() -> None:
         accept(**immediate(**{f"f{number}": 1 for number in range(150)}))
     assert len(raised.value.errors) == 150
     assert raised.value.message.endswith("and 140 more")
-
-
-class TestChange:
-    def change(self, old: dict[str, Any], **sent: Any) -> dict[str, Any]:
-        return changed_job(old, parse_object(json.dumps(sent).encode()), NOW, NODE_FEATURES)
-
-    def wrong(self, old: dict[str, Any], **sent: Any) -> set[str]:
-        with pytest.raises(Invalid) as raised:
-            self.change(old, **sent)
-        return {error.field for error in raised.value.errors}
-
-    def test_change_replaces_whole_fields_and_keeps_the_others(self) -> None:
-        old = cron(tags={"a": "1"}, retry={"multiplier": 3}, payload={"x": 1}, max_retries=1)
-        new = self.change(old, tags={"b": "2"}, retry={}, payload=[1])
-        assert new == {**old, "tags": {"b": "2"}, "retry": {}, "payload": [1]}
-
-    def test_change_to_null_resets_a_field(self) -> None:
-        assert self.change(cron(payload=1, tags={"a": "1"}), payload=None, tags=None) == cron()
-
-    def test_change_of_the_type_drops_fields_of_the_former_type(self) -> None:
-        old = cron(dst_gap="SKIP", timezone="Europe/Berlin", max_runs=3, priority="LOW")
-        new = self.change(old, schedule_type="FUTURE", schedule_time="2026-12-01T10:00:00Z")
-        assert new == future("2026-12-01T10:00:00.000Z", priority="LOW")
-        new = self.change(old, schedule_type="INTERVAL", interval_seconds=5)
-        kept_fields = {"timezone": "Europe/Berlin", "max_runs": 3, "priority": "LOW"}
-        assert new == interval(interval_seconds=5, **kept_fields)
-
-    @pytest.mark.parametrize(
-        ("old", "sent", "kind"),
-        [
-            (cron(dst_gap="SKIP"), {"schedule_time": "2026-12-01T10:00:00.000Z"}, "FUTURE"),
-            (cron(dst_gap="SKIP"), {"interval_seconds": 5}, "INTERVAL"),
-            (interval(interval_from="COMPLETED"), {"cron_expression": "0 1 * * *"}, "CRON"),
-            (future("2026-12-01T10:00:00.000Z"), {"interval_seconds": 5}, "INTERVAL"),
-            (immediate(), {"cron_expression": "0 1 * * *", "dst_fold": "BOTH"}, "CRON"),
-        ],
-    )
-    def test_change_of_a_defining_field_changes_the_type(
-        self, old: dict[str, Any], sent: dict[str, Any], kind: str
-    ) -> None:
-        new = self.change(old, name="moved", **sent)
-        assert new == {"name": "moved", "schedule_type": kind, **sent}
-
-    def test_change_of_the_type_keeps_common_fields(self) -> None:
-        old = cron(timezone="Europe/Berlin", max_runs=3, priority="LOW", dst_gap="SKIP")
-        kept_fields = {"timezone": "Europe/Berlin", "max_runs": 3, "priority": "LOW"}
-        assert self.change(old, interval_seconds=5) == interval(interval_seconds=5, **kept_fields)
-
-    def test_change_with_fields_of_two_types_is_refused(self) -> None:
-        at = "2026-12-01T10:00:00Z"
-        assert self.wrong(cron(), schedule_time=at, cron_expression="0 1 * * *") == {
-            "schedule_time"
-        }
-        assert self.wrong(cron(), schedule_time=at, interval_seconds=5) == {
-            "schedule_time",
-            "interval_seconds",
-        }
-        assert self.wrong(cron(), schedule_time=at, timezone="UTC") == {"timezone"}
-        assert self.wrong(cron(), schedule_type="CRON", schedule_time=at) == {"schedule_time"}
-        assert self.wrong(cron(), schedule_type=None, schedule_time=at) >= {"schedule_type"}
-
-    def test_change_checks_the_defining_field_before_the_type(self) -> None:
-        assert self.wrong(cron(), schedule_time=5) == {"schedule_time"}
-        assert self.wrong(cron(), schedule_time="2020-01-01T00:00:00Z") == {"schedule_time"}
-        assert self.wrong(interval(), cron_expression="0 25 * * *") == {"cron_expression"}
-
-    def test_change_to_null_of_a_foreign_field_changes_nothing(self) -> None:
-        old = cron(dst_gap="SKIP")
-        assert self.change(old, schedule_time=None, interval_seconds=None) is old
-
-    def test_change_of_a_foreign_field_requires_its_type(self) -> None:
-        assert self.wrong(cron(), interval_from="COMPLETED") == {"interval_from"}
-        assert self.wrong(cron(), schedule_type="INTERVAL") == {"interval_seconds"}
-
-    def test_change_keeps_a_past_schedule_time(self) -> None:
-        old = future("2026-01-01T10:00:00.000Z")
-        assert self.change(old, name="b")["name"] == "b"
-        changed = self.change(old, schedule_time="2026-01-01T11:00:00+01:00", max_retries=1)
-        assert changed == {**old, "max_retries": 1}
-        assert self.wrong(old, schedule_time="2026-01-01T10:00:01Z") == {"schedule_time"}
-
-    def test_change_may_end_a_schedule(self) -> None:
-        end = "2026-11-18T12:00:00.000Z"
-        assert self.change(cron(), end_time=end) == cron(end_time=end)
-
-    def test_change_validates_the_whole_result(self) -> None:
-        assert self.wrong(cron(max_retries=3), delivery="AT_MOST_ONCE") == {"max_retries"}
-        assert self.wrong(cron(), name=None, version=4, retry={"x": 1}) == {
-            "name",
-            "version",
-            "retry.x",
-        }
