@@ -1,6 +1,7 @@
 """Lists agree with job states and history whenever they are settled, under every seed."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.support.list_plays.list_checks import (
     shown_lists,
 )
 from tests.support.list_plays.recorded_plays import recorded_plays
-from tests.support.list_plays.status_play import TABLE, StatusPlay
+from tests.support.list_plays.status_play import TABLE, Outage, StatusPlay
 from tests.support.simulation.scenario import TENANT
 from tests.support.simulation.seeds import DAY, replay_hint, seeds
 
@@ -29,6 +30,8 @@ SEEDS = seeds(fixed=120, fresh=120, day=DAY)
 BLOCK = 30
 STEP_PROBABILITY = 0.5  # of a batch after each write
 CLIENT_PROBABILITY = 0.3
+OUTAGE_STORIES = 15
+OUTAGE_CALLS = 100
 BLOCKS = [SEEDS[first : first + BLOCK] for first in range(0, len(SEEDS), BLOCK)]
 
 
@@ -78,10 +81,10 @@ def check_job_counts(play: StatusPlay) -> None:
     assert counts.by_status(play.clock.now) == statuses
 
 
-def play_on_aws(story_seeds: list[int]) -> tuple[StatusPlay, int]:
+def play_on_aws(story_seeds: list[int], outages: Sequence[Outage] = ()) -> tuple[StatusPlay, int]:
     """Return the play, and how many clients have followed its feed to the end."""
     plays = recorded_plays(story_seeds)
-    play = StatusPlay(plays, story_seeds[0])
+    play = StatusPlay(plays, story_seeds[0], outages)
     clients = Clients(TENANT, play.chance)
     settle_at = {play.chance.randrange(len(plays.writes)) for _ in range(2)}
 
@@ -119,3 +122,16 @@ def test_lists_and_feed_on_aws_say_what_states_and_history_say(block: list[int])
         followers += follower_count
     assert faults > len(block) / PLAYS
     assert followers > len(block) / PLAYS / 2
+
+
+@pytest.mark.parametrize("answers_lost", [False, True])
+@pytest.mark.parametrize("first_call", [1, 40, 150])
+def test_lists_and_feed_on_aws_are_right_after_an_outage(
+    first_call: int, answers_lost: bool
+) -> None:
+    faults = 0
+    for start in range(0, OUTAGE_STORIES, PLAYS):
+        story_seeds = list(range(start, start + PLAYS))
+        play, _ = play_on_aws(story_seeds, [Outage(first_call, OUTAGE_CALLS, answers_lost)])
+        faults += play.faults
+    assert faults >= OUTAGE_CALLS

@@ -6,11 +6,11 @@ late. A failed batch comes again from its first record, whole or cut.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 from botocore.exceptions import ClientError
@@ -61,8 +61,18 @@ class Shard:
         self.limit = MAX_BATCH  # records of the next batch
 
 
+class Outage(NamedTuple):
+    """For some calls the function does not reach the table, or gets no answers from it."""
+
+    first: int
+    count: int
+    answers_lost: bool  # whether the calls take effect
+
+
 class StatusPlay:
-    def __init__(self, plays: RecordedPlays, seed: int) -> None:
+    def __init__(self, plays: RecordedPlays, seed: int, outages: Sequence[Outage] = ()) -> None:
+        self._outages = outages
+        self._calls = 0
         self.chance = random.Random(f"status {seed}")
         self.clock = ManualClock(START)
         self.truth = Truth.of(plays)
@@ -182,6 +192,13 @@ class StatusPlay:
         if not self._in_status:
             return effect()
         self._pass_time()
+        self._calls += 1
+        for outage in self._outages:
+            if outage.first <= self._calls < outage.first + outage.count:
+                self.faults += 1
+                if outage.answers_lost:
+                    effect()
+                raise no_answer()
         if self.chance.random() < 0.2:
             self._finish_late_writes(0.5)
         if self.chance.random() >= self._rate:

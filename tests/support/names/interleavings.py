@@ -15,7 +15,7 @@ from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.reconciler import Reconciler
 from tests.support.ports import Ports, a_change_applier, a_reconciler, job_commands, job_queries
 from tests.support.simulation.memory import Memory
-from tests.support.simulation.port_faults import Crash, Fault, Plan, with_faults
+from tests.support.simulation.port_faults import Crash, Fault, Partition, Plan, with_faults
 from tests.support.simulation.turns import Give, Turns, Worker
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -85,10 +85,13 @@ class Play:
         return client.answer
 
     def together(
-        self, calls: Sequence[Callable[[Client], Any]], faults: Sequence[Fault] = ()
+        self,
+        calls: Sequence[Callable[[Client], Any]],
+        faults: Sequence[Fault] = (),
+        partitions: Sequence[Partition] = (),
     ) -> list[Any]:
         """Return the answers of clients that run at the same time."""
-        self.plan = Plan(tuple(faults), begin=self._before_call)
+        self.plan = Plan(tuple(faults), self._before_call, partitions=tuple(partitions))
         self._clients = [
             Client(self, f"client {number}", call) for number, call in enumerate(calls)
         ]

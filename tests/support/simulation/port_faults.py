@@ -1,10 +1,11 @@
 """Ports that fail at a chosen call: before it, after it, in part, or by a repeat."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.job_states import Swap
@@ -68,6 +69,29 @@ class Fault(NamedTuple):
         return f"{self.kind}/{kwargs} at {self.call}"
 
 
+class Partition(NamedTuple):
+    """For some of its calls, a process does not reach a port, or gets no answers from it."""
+
+    process: str
+    port: str  # empty for all ports
+    first: int  # the first of these calls of the process to this port, counted from 1
+    count: int
+    answers_lost: bool  # whether the calls take effect
+
+    def __str__(self) -> str:
+        kind = "answers lost" if self.answers_lost else "not reached"
+        return f"{self.process} to {self.port or 'all'}: {kind} at {self.first}+{self.count}"
+
+    def cuts(self, call: "Call", number: int, number_at_port: int) -> bool:
+        """Return whether it cuts a call, by its number and its number at this port."""
+        number = number_at_port if self.port else number
+        return (
+            call.process == self.process
+            and self.port in ("", call.port)
+            and self.first <= number < self.first + self.count
+        )
+
+
 class Call(NamedTuple):
     process: str
     port: str
@@ -103,10 +127,13 @@ class Plan:
     # wait until a call takes effect, and return the time it takes after that
     begin: Callable[[], float] = lambda: 0
     sleep: Callable[[float], None] = lambda seconds: None
+    partitions: tuple[Partition, ...] = ()
 
     def __post_init__(self) -> None:
         self.calls: list[Call] = []
         self.on = True
+        self.cut_calls = 0
+        self._call_counts: Counter[tuple[str, str]] = Counter()  # by process and port
         self._by_call = {fault.call: fault for fault in self.faults}
 
     def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -114,11 +141,31 @@ class Plan:
             return real(*args)
         self.calls.append(call)
         fault = self._by_call.get(len(self.calls))
+        partition = self._partition_at(call)
         after = self.begin()
+        if partition is not None:
+            self._cut(partition, call, real, args)
         answer = real(*args) if fault is None else self._break(fault, call, real, args)
         if after:
             self.sleep(after)
         return answer
+
+    def _partition_at(self, call: Call) -> Partition | None:
+        if not self.partitions:
+            return None
+        self._call_counts[call.process, ""] += 1
+        self._call_counts[call.process, call.port] += 1
+        number = self._call_counts[call.process, ""]
+        number_at_port = self._call_counts[call.process, call.port]
+        return next((p for p in self.partitions if p.cuts(call, number, number_at_port)), None)
+
+    def _cut(
+        self, partition: Partition, call: Call, real: Callable[..., Any], args: tuple[Any, ...]
+    ) -> NoReturn:
+        self.cut_calls += 1
+        if partition.answers_lost:
+            real(*args)
+        raise Unavailable(f"{call.port}.{call.method} is behind a partition")
 
     def _break(
         self, fault: Fault, call: Call, real: Callable[..., Any], args: tuple[Any, ...]

@@ -13,7 +13,7 @@ from punctual.engine.execution.executor import Assignment
 from punctual.engine.queries.slices import finish
 from tests.support.names.own_names import own_name
 from tests.support.simulation.invariants import pending_timers
-from tests.support.simulation.port_faults import Fault
+from tests.support.simulation.port_faults import Fault, Partition
 from tests.support.simulation.processes import (
     Action,
     Api,
@@ -137,9 +137,12 @@ class Scenario:
         ]
         return world
 
-    def play(self, faults: Sequence[Fault] = (), **setup: Any) -> World:
+    def play(
+        self, faults: Sequence[Fault] = (), partitions: Sequence[Partition] = (), **setup: Any
+    ) -> World:
         """Play the story until no work is left, and check the rules."""
         world = self.world(faults, **setup)
+        world.plan.partitions = tuple(partitions)
         try:
             for seconds, event in self.events:
                 world.run(at(seconds))
