@@ -1,4 +1,4 @@
-"""Operations whose processes do not reach a store or the queue for a while, or get no answers.
+"""Operations over partitions: their processes miss a store, the queue, or answers for a while.
 
 After the partition heals, each job was acted on once.
 """
