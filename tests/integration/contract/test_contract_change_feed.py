@@ -80,7 +80,7 @@ def test_operation_in_the_feed_is_shown_without_its_errors(
     feed: tuple[ChangeFeed, WriteOperation],
 ) -> None:
     changes, write = feed
-    cursor = changes.now(NOON)
+    cursor = changes.now("acme", NOON)
     write(OPERATION)
     page = changes.read("acme", cursor, ChangeFilters(), NOON)
     assert page is not None

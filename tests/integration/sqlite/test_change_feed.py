@@ -1,6 +1,6 @@
 """The change feed of the node: every commit is in it, and missing changes are a gap."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ import pytest
 from punctual.domain.job_state import JobStatus, Rules
 from punctual.domain.operations import OPERATION_RETENTION, Operation, OperationAction
 from punctual.domain.run import RunStatus, WaitingRun
+from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.lists.change_feed import ChangeFilters, ChangeKind, ChangePage
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries import changes
 from punctual.engine.queries.changes import ChangeQueries, ChangesSince
 from punctual.engine.queries.slices import finish
@@ -169,6 +171,12 @@ def test_rolled_back_change_is_not_in_the_feed(store: Store) -> None:
     assert (since.changes, since.gap) == ([], False)
 
 
+def test_blank_state_is_no_change_of_its_tenant(store: Store) -> None:
+    cursor = read(store, None).cursor
+    store.job_states.swap([Swap(blank_state(JobKey("acme", JOB), 1, "w", NOON), 0)])
+    assert read(store, cursor).cursor == cursor
+
+
 def test_lease_renewal_is_no_change(store: Store) -> None:
     create_job(store)
     cursor = read(store, None).cursor
@@ -182,7 +190,34 @@ def test_reader_sees_only_its_tenant(store: Store) -> None:
     store.job_states.swap([Swap(other, 0)])
     since = read(store, cursor)
     assert since.changes == []
-    assert since.cursor != cursor  # a cursor of a quiet tenant does not age with the others
+    assert since.cursor == cursor, "it tells nothing of other tenants"
+
+
+def test_many_changes_of_a_tenant_leave_the_cursors_of_others_valid(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "data", ManualClock(NOON))
+    store.changes._max_bytes = 10_000
+    create_job(store)
+    cursors = [store.changes.now(tenant, NOON) for tenant in ("acme", "quiet")]
+    for version in range(1, 200):
+        other = a_job_state(tenant="other", version=version)
+        store.job_states.swap([Swap(other, version - 1)])
+    for tenant, cursor in zip(("acme", "quiet"), cursors, strict=True):
+        assert store.changes.now(tenant, NOON) == cursor
+        page = store.changes.read(tenant, cursor, ALL, NOON)
+        assert page is not None
+        assert page.changes == []
+    store.close()
+
+
+def test_numbers_of_a_tenant_go_on_after_a_restart(tmp_path: Path) -> None:
+    clock = ManualClock(NOON)
+    for version in range(1, 4):
+        store = Store.open(tmp_path / "data", clock)
+        for tenant in ("acme", "other"):
+            store.job_states.swap([Swap(a_job_state(tenant=tenant, version=version), version - 1)])
+        numbers = [store.changes.now(tenant, NOON)[0] for tenant in ("acme", "other", "none")]
+        assert numbers == [str(version), str(version), "0"]
+        store.close()
 
 
 @pytest.mark.parametrize(
@@ -287,7 +322,7 @@ def test_filtered_read_of_a_long_feed_stops_at_a_bound(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(change_feed, "MAX_READ_BYTES", 100)
-    cursor = store.changes.now(NOON)
+    cursor = store.changes.now("acme", NOON)
     for number in range(10, 20):
         create_job(store, an_id(number))
     page = store.changes.read("acme", cursor, ChangeFilters(job_id=an_id(19)), NOON)
@@ -304,17 +339,16 @@ def test_unreadable_row_is_a_gap(store: Store) -> None:
 
 
 def test_commit_reports_the_changed_jobs_by_tenant(store: Store) -> None:
-    reported: list[tuple[int, list[str]]] = []
+    reported: list[tuple[str, int, list[str]]] = []
 
-    def report(last_row: int, committed: object) -> None:
-        assert isinstance(committed, dict)
-        reported.append((last_row, [item[0] for items in committed.values() for item in items]))
+    def report(tenant: str, last_row: int, items: Sequence[Sequence[Any]]) -> None:
+        reported.append((tenant, last_row, [item[0] for item in items]))
 
     store.changes.on_change = report
     create_job(store)
     with pytest.raises(ZeroDivisionError):
         create_job_and_fail(store, an_id(2))
-    assert reported == [(1, [JOB])]
+    assert reported == [("acme", 1, [JOB])]
 
 
 def test_next_read_of_a_complete_page_may_pause(store: Store) -> None:

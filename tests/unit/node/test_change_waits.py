@@ -63,10 +63,11 @@ def test_commit_releases_the_calls_that_it_concerns() -> None:
             }.items()
         }
         await settle()
-        waits.on_change(2, {"acme": [("j1", 5)]})
+        waits.on_change("acme", 2, [("j1", 5)])
         await settle()
         assert {name for name, task in tasks.items() if task.done()} == {"all", "job"}
-        waits.on_change(3, {"acme": [("", 1)], "other": [("j", 1)]})
+        waits.on_change("acme", 3, [("", 1)])
+        waits.on_change("other", 3, [("j", 1)])
         await asyncio.wait([tasks["operations"], tasks["other tenant"]])
         assert not tasks["other job"].done()
         waits.close()
@@ -77,7 +78,7 @@ def test_commit_releases_the_calls_that_it_concerns() -> None:
 
 def test_change_between_read_and_wait_releases_at_once() -> None:
     async def test(waits: ChangeWaits) -> None:
-        waits.on_change(2, {"acme": [("j1", 5)]})
+        waits.on_change("acme", 2, [("j1", 5)])
         assert await waits.wait(a_wait(), 20) is not None
         late = a_wait()._replace(cursor=("2", "0", "0"))
         assert await waits.wait(late, 0.01) is None
@@ -87,9 +88,12 @@ def test_change_between_read_and_wait_releases_at_once() -> None:
 
 def test_forgotten_tenant_loses_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(waits: ChangeWaits) -> None:
-        waits.on_change(2, {"acme": [("j1", 5)]})
-        waits.on_change(3, {"other": [("j1", 5)]})
+        waits.on_change("acme", 2, [("j1", 5)])
+        waits.on_change("other", 3, [("j1", 5)])
         assert await waits.wait(a_wait(), 20) is not None
+        waits._tenants["acme"].changed_at -= change_waits.MAX_READ_SECONDS + 1
+        waits.on_change("third", 1, [("j1", 5)])
+        assert set(waits._tenants) == {"other", "third"}
 
     monkeypatch.setattr(change_waits, "MAX_IDLE_TENANTS", 1)
     run(test)
@@ -100,7 +104,7 @@ def test_distance_of_releases_grows_with_the_calls() -> None:
         tasks = [asyncio.create_task(waits.wait(a_wait(), 20)) for _ in range(50)]
         await settle()
         assert not waits.must_pause("acme")
-        waits.on_change(2, {"acme": [("j1", 5)]})
+        waits.on_change("acme", 2, [("j1", 5)])
         releases = await asyncio.gather(*tasks)
         assert [release and release.place for release in releases] == list(range(50))
         assert waits.must_pause("acme")
@@ -130,8 +134,8 @@ def test_cancelled_call_leaves_no_trace() -> None:
         await settle()
         task.cancel()
         await settle()
-        assert waits._tenants["acme"].is_idle
-        waits.on_change(2, {"acme": [("j1", 5)]})
+        assert waits._tenants["acme"].is_idle(asyncio.get_running_loop().time())
+        waits.on_change("acme", 2, [("j1", 5)])
 
     run(test)
 
@@ -152,7 +156,7 @@ def test_equal_calls_of_a_release_share_one_read() -> None:
             for request in (REQUEST, REQUEST, other)
         ]
         await settle()
-        waits.on_change(2, {"acme": [("j1", 5)]})
+        waits.on_change("acme", 2, [("j1", 5)])
         replies = await asyncio.gather(*tasks)
         assert [reply.body for reply in replies] == [b"changes"] * 3
         assert sorted(request.query for request in reads) == sorted([REQUEST.query, other.query])
@@ -197,7 +201,7 @@ def test_long_answers_run_in_slices_between_other_long_work() -> None:
             asyncio.create_task(calls.finish(REQUEST._replace(query=name), empty)) for name in names
         ]
         await settle()
-        waits.on_change(2, {"acme": [("j1", 5)]})
+        waits.on_change("acme", 2, [("j1", 5)])
         other = asyncio.create_task(long_work.finish("acme", SlicedWork(steps("other"), cpu)))
         replies = await asyncio.gather(*tasks)
         assert [reply.body.decode() for reply in replies] == names
@@ -225,7 +229,7 @@ def test_answer_is_given_up_when_its_callers_have_left() -> None:
         empty = Reply(200, b"none", wait=a_wait())
         tasks = [asyncio.create_task(calls.finish(REQUEST, empty)) for _ in range(2)]
         await settle()
-        waits.on_change(2, {"acme": [("j1", 5)]})
+        waits.on_change("acme", 2, [("j1", 5)])
         await settle()
         tasks[0].cancel()
         await settle()

@@ -45,7 +45,7 @@ def store(lists: ListWorld, state: Any, *ended: Run) -> None:
 def begin(lists: ListWorld) -> tuple[str, ...]:
     """Return the cursor of now. Earlier changes are settled, so none of them comes again."""
     lists.clock.now += SETTLED
-    return lists.change_feed.now(lists.clock())
+    return lists.change_feed.now("acme", lists.clock())
 
 
 def follow(

@@ -30,7 +30,7 @@ def changes(world: World, tenant: str = "acme") -> list[Change]:
         world.store.ports.operations._dynamo, settings.lists_table, settings.feed_slots, world.clock
     )
     now = world.clock()
-    page = feed.read(tenant, feed.now(now - timedelta(minutes=5)), ChangeFilters(), now)
+    page = feed.read(tenant, feed.now(tenant, now - timedelta(minutes=5)), ChangeFilters(), now)
     assert page is not None
     return list(page.changes)
 

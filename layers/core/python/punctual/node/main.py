@@ -226,7 +226,6 @@ def _services(
         claims=node_claims(store, node.executor, ClaimTokens(keys.token.read), clock.wall, log),
         artifacts=node.artifacts,
         failures=FailureCommands(store.failures, store.job_states, store.audit),
-        cursor_key=keys.token.read if options.auth else None,
         operations=node.operations,
     )
 

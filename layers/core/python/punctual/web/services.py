@@ -18,7 +18,6 @@ from punctual.web.features import Features
 from punctual.web.http.guards import if_match
 from punctual.web.http.problems import not_installed
 from punctual.web.http.request import Request
-from punctual.web.http.sealed_cursors import ReadKey
 from punctual.web.views.system import InstallationInfo
 
 if TYPE_CHECKING:  # the reading function must not import the code that writes
@@ -55,7 +54,6 @@ class ReadServices(NamedTuple):
     artifact_queries: ArtifactQueries | None = None  # None where artifacts are not offered
     operation_queries: OperationQueries | None = None  # None where they are not offered
     must_pause: MustPause | None = None  # None where calls do not wait for changes
-    cursor_key: ReadKey | None = None  # seals cursors of the feed; None for one tenant
     failure_queries: FailureQueries | None = None  # None where failures are not kept
 
 
@@ -77,7 +75,6 @@ class Services(NamedTuple):
     claims: "Claims | None" = None  # None where another function serves them
     artifacts: "Artifacts | None" = None  # None where artifacts are not offered
     must_pause: MustPause | None = None  # None where calls do not wait for changes
-    cursor_key: ReadKey | None = None  # seals cursors of the feed; None for one tenant
     failures: "FailureCommands | None" = None  # None where failures are not kept
     operations: "OperationCommands | None" = None  # None where they are not offered
 

@@ -56,7 +56,7 @@ class ChangeQueries:
 
         `is_known` is False for a cursor that cannot be decoded.
         """
-        start = self._feed.now(now)  # read first, so that no change falls between
+        start = self._feed.now(tenant, now)  # read first, so that no change falls between
         if cursor is None:
             return self._begin(tenant, start, not is_known, now)
         read_changes: list[Change] = []

@@ -48,7 +48,6 @@ from punctual.web.features import Features
 from punctual.web.http.guards import CLOSE_HEADER, check_body_headers, check_loopback
 from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
 from punctual.web.http.request import COMMON_HEADERS, Caller, Reply, Request
-from punctual.web.http.sealed_cursors import ReadKey
 from punctual.web.routes.schedules import ScheduleRoutes
 from punctual.web.services import ReadWebhookSecret, Services, no_webhook_secret
 from punctual.web.views.system import InstallationInfo, Login
@@ -80,7 +79,6 @@ def node_services(
     claims: Claims | None = None,
     artifacts: Artifacts | None = None,
     failures: FailureCommands | None = None,
-    cursor_key: ReadKey | None = None,
     operations: OperationCommands | None = None,
 ) -> Services:
     """Return what the routes of a node call. `sandbox` and `login` are shown by `GET /health`."""
@@ -99,7 +97,6 @@ def node_services(
         max_jobs_per_write=MAX_JOBS_PER_WRITE,
         claims=claims,
         artifacts=artifacts,
-        cursor_key=cursor_key,
         failures=failures,
         operations=operations,
     )

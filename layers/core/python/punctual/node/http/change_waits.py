@@ -7,7 +7,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from punctual.web.routing import HandlerResult
 
 MAX_WAITING_CALLS = 250  # for each tenant
 MAX_IDLE_TENANTS = 1_000
+MAX_READ_SECONDS = 60.0  # from the read of a call until it waits
 SECONDS_PER_CALL = 0.02  # of the distance between two releases, for each call of the last one
 SHARED_SLICE_SECONDS = 0.001  # of processor time; due runs start between two slices
 MAX_LONG_ANSWERS = 4  # of a tenant at once, of its long requests
@@ -71,17 +72,18 @@ class _WaitingCall(NamedTuple):
 class _Tenant:
     """The waiting calls of a tenant. A change makes some of them due for the next release."""
 
-    def __init__(self, last_row: int) -> None:
+    def __init__(self) -> None:
         self.waiting: list[_WaitingCall] = []
         self.due: list[_WaitingCall] = []
-        self.last_row = last_row
+        self.last_row = 0
+        self.changed_at = 0.0  # by the clock of the loop
         self.next_release = 0.0  # by the clock of the loop
         self.timer: asyncio.TimerHandle | None = None
         self.long_answers = asyncio.Semaphore(MAX_LONG_ANSWERS)
 
-    @property
-    def is_idle(self) -> bool:
-        return not self.waiting and not self.due
+    def is_idle(self, at: float) -> bool:
+        """Return whether no call waits, or has read and is about to wait."""
+        return not (self.waiting or self.due) and at - self.changed_at > MAX_READ_SECONDS
 
     def remove(self, call: _WaitingCall) -> None:
         for calls in (self.waiting, self.due):
@@ -95,21 +97,19 @@ class ChangeWaits:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._tenants: dict[str, _Tenant] = {}
-        self._forgotten_row = 0  # tenants that are not in the table have no later change
         self._closed = False
 
-    def on_change(self, last_row: int, committed: Mapping[str, Sequence[Sequence[Any]]]) -> None:
-        """Make the calls due that a commit may concern."""
-        for name, items in committed.items():
-            tenant = self._find(name)
-            tenant.last_row = last_row
-            if tenant.waiting:
-                job_ids = frozenset(item[0] for item in items)
-                due = [call for call in tenant.waiting if call.is_concerned(job_ids)]
-                if due:
-                    tenant.waiting = [call for call in tenant.waiting if call not in due]
-                    tenant.due += due
-                    self._schedule(tenant)
+    def on_change(self, name: str, last_row: int, items: Sequence[Sequence[Any]]) -> None:
+        """Make the calls of a tenant due that a commit may concern."""
+        tenant = self._find(name)
+        tenant.last_row, tenant.changed_at = last_row, self._loop.time()
+        if tenant.waiting:
+            job_ids = frozenset(item[0] for item in items)
+            due = [call for call in tenant.waiting if call.is_concerned(job_ids)]
+            if due:
+                tenant.waiting = [call for call in tenant.waiting if call not in due]
+                tenant.due += due
+                self._schedule(tenant)
 
     def must_pause(self, name: str) -> bool:
         """Return whether calls of this tenant were released a moment ago."""
@@ -165,12 +165,13 @@ class ChangeWaits:
         if tenant is None:
             if len(self._tenants) >= MAX_IDLE_TENANTS:
                 self._forget_idle_tenants()
-            tenant = self._tenants[name] = _Tenant(self._forgotten_row)
+            tenant = self._tenants[name] = _Tenant()
         return tenant
 
     def _forget_idle_tenants(self) -> None:
-        for name in [name for name, tenant in self._tenants.items() if tenant.is_idle]:
-            self._forgotten_row = max(self._forgotten_row, self._tenants.pop(name).last_row)
+        now = self._loop.time()
+        for name in [name for name, tenant in self._tenants.items() if tenant.is_idle(now)]:
+            del self._tenants[name]
 
 
 class ChangeCalls:

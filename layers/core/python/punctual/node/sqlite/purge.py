@@ -8,7 +8,6 @@ from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.identifiers import sortable_id
 from punctual.engine.changes.run_results import log_parts_folder, run_outputs_folder
 from punctual.engine.commands.definitions_store import payload_name
-from punctual.engine.ports.lists.change_feed import CHANGE_RETENTION
 from punctual.engine.ports.rows import AttemptRow, JobKey
 from punctual.node.files.blobs import FileBlobs
 from punctual.node.files.damage import DECODING_ERRORS
@@ -221,14 +220,7 @@ class Purge:
         return removed >= limit
 
     def _remove_changes(self, now: datetime, limit: int) -> bool:
-        """Remove expired changes in order, but never the newest: new numbers continue from it."""
-        removed = self._transaction.db.execute(
-            "DELETE FROM changes WHERE id IN (SELECT id FROM changes ORDER BY id LIMIT ?) "
-            "AND at <= ? AND id < (SELECT max(id) FROM changes)",
-            (limit, to_micros(now - CHANGE_RETENTION)),
-        ).rowcount
-        self._changes.on_purge()
-        return removed >= limit
+        return self._changes.remove_expired(now, limit)
 
     def _remove_audit(self, now: datetime, limit: int) -> bool:
         expiry = to_micros(now - HISTORY_RETENTION)

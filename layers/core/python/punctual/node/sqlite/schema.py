@@ -13,7 +13,7 @@ from punctual.node.sqlite.lists.tables import (
     OPERATION_TABLES,
 )
 
-SCHEMA_VERSION = 16
+SCHEMA_VERSION = 17
 
 _JOB_TABLES = (
     """CREATE TABLE heads (

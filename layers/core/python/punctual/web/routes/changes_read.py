@@ -12,7 +12,6 @@ from punctual.engine.queries.slices import Sliced
 from punctual.web.http.paging import page_cursor, page_token
 from punctual.web.http.query import Query
 from punctual.web.http.request import ChangeWait, Reply, Request, json_reply
-from punctual.web.http.sealed_cursors import seal_cursor, unseal_cursor
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services
 from punctual.web.views.change import change_json
@@ -46,7 +45,7 @@ class ChangeRoutes:
         query.finish()
         filters = ChangeFilters(job_id, run_id, frozenset(map(ChangeKind, kinds)))
         tenant = request.caller.tenant
-        cursor, is_known = self._cursor(tenant, token)
+        cursor, is_known = _parse_cursor(tenant, token)
         must_pause = self._services.must_pause
         wait = None
         if wait_seconds and cursor is not None and must_pause is not None:
@@ -63,7 +62,7 @@ class ChangeRoutes:
                 yield
         answer = {
             "changes": changes,
-            "next_cursor": self._token(tenant, since.cursor),
+            "next_cursor": page_token(tenant, _LIST_NAME, {}, since.cursor),
             "gap": since.gap,
             "poll_seconds": since.poll_seconds if must_pause is None or not wait_seconds else 0,
         }
@@ -79,19 +78,10 @@ class ChangeRoutes:
             raise Unavailable("This server has no change feed.")
         return changes
 
-    def _token(self, tenant: str, cursor: tuple[str, ...]) -> str | None:
-        key = self._services.cursor_key
-        if key is None:
-            return page_token(tenant, _LIST_NAME, {}, cursor)
-        return seal_cursor(key(), tenant, cursor)
 
-    def _cursor(self, tenant: str, token: str) -> tuple[tuple[str, ...] | None, bool]:
-        """Return the cursor of a token, and whether it could be read."""
-        key = self._services.cursor_key
-        if key is not None and token:
-            cursor = unseal_cursor(key(), tenant, token)
-            return cursor, cursor is not None
-        try:
-            return page_cursor(tenant, _LIST_NAME, {}, token, *range(1, _MAX_CURSOR_PARTS)), True
-        except Invalid:
-            return None, False
+def _parse_cursor(tenant: str, token: str) -> tuple[tuple[str, ...] | None, bool]:
+    """Return the cursor of a token, and whether it could be read."""
+    try:
+        return page_cursor(tenant, _LIST_NAME, {}, token, *range(1, _MAX_CURSOR_PARTS)), True
+    except Invalid:
+        return None, False

@@ -128,7 +128,7 @@ class DynamoChangeFeed:
                 return
         raise Unavailable("Writes to the change feed take too long.")
 
-    def now(self, now: datetime) -> tuple[str, ...]:
+    def now(self, _tenant: str, now: datetime) -> tuple[str, ...]:
         return _to_cursor(_Position(keys.time_key(now - UNSETTLED), frozenset()))
 
     def read(

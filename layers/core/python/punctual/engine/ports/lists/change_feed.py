@@ -85,8 +85,8 @@ class ChangeFeed(Protocol):
     def reads_per_answer(self) -> int:
         """Return how often one answer may read, to gather more changes or to find a match."""
 
-    def now(self, now: datetime) -> tuple[str, ...]:
-        """Return the cursor of now: every later change comes after it."""
+    def now(self, tenant: str, now: datetime) -> tuple[str, ...]:
+        """Return the cursor of now: every later change of the tenant comes after it."""
 
     def read(
         self, tenant: str, cursor: tuple[str, ...], filters: ChangeFilters, now: datetime

@@ -1,12 +1,13 @@
 """The change feed of the node, written in the commit of the changes.
 
 A row holds the changes of one commit and tenant. It names jobs and ended runs by their ids only,
-and a reader loads them. Live runs are in the row as the change left them.
+and a reader loads them. Live runs are in the row as the change left them. Each tenant counts its
+own rows, so a cursor tells nothing of other tenants.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -29,7 +30,9 @@ from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.rows import Codec, from_micros, to_micros
 from punctual.node.sqlite.transaction import Transaction
 
-MAX_FEED_BYTES = 256 * 1024 * 1024  # the oldest rows go first
+MAX_FEED_BYTES = 256 * 1024 * 1024  # of a tenant; the oldest rows go first
+MAX_KNOWN_TENANTS = 1_000  # with their last row in memory
+TENANTS_PER_PURGE = 50
 MAX_READ_BYTES = 128 * 1024  # of one read, which takes about a millisecond
 CHANGES_PER_READ = 100  # a read ends with the row that reaches it
 READS_PER_ANSWER = 16
@@ -59,18 +62,23 @@ class StoredItem(Struct, frozen=True, array_like=True):
     operation: Operation | None = None
 
 
-class _LastRow(Struct, frozen=True):
+class _LastRow(NamedTuple):
+    """The newest row of a tenant. `first_id` is the id before its row 1, or 0 without rows."""
+
+    first_id: int = 0
     number: int = 0
     at_micros: int = 0
     total_bytes: int = 0
 
 
 _ITEMS_CODEC = Codec(list[StoredItem], packed=True)
-CommitListener = Callable[[int, Mapping[str, Sequence[Item]]], None]
+CommitListener = Callable[[str, int, Sequence[Item]], None]  # tenant, its last row, its changes
+_NUMBER_BITS = 40  # of the id of a row
+_INSERT = "INSERT INTO changes (id, at, total, changes) VALUES (?, ?, ?, ?)"
 
 
 class SqliteChangeFeed:
-    """Numbers only grow, because the newest row is never removed."""
+    """Numbers only grow, because the newest row of a tenant is never removed."""
 
     reads_per_answer = READS_PER_ANSWER
 
@@ -87,8 +95,9 @@ class SqliteChangeFeed:
         self.flush_others: Callable[[], None] = _flush_nothing
         self.on_change: CommitListener | None = None
         self._committed: dict[str, list[Item]] = {}
-        self._last: _LastRow | None = None
-        self._oldest_total: int | None = None  # `total` before the oldest row
+        self._last_rows: dict[str, _LastRow] = {}
+        self._oldest_totals: dict[str, int] = {}  # `total` before the oldest row of a tenant
+        self._purged_key = 0  # the walk over expired rows goes on after it
 
     @property
     def all_pending(self) -> tuple[Sized, ...]:
@@ -108,10 +117,10 @@ class SqliteChangeFeed:
         item = ("", operation.revision, (), "", (), (), False, operation.without_errors())
         self.pending_items.append((operation.tenant, item))
 
-    def now(self, now: datetime) -> tuple[str, ...]:
+    def now(self, tenant: str, now: datetime) -> tuple[str, ...]:
         with self._transaction:
             self._flush_all()
-            return _cursor(self._load_last(), now)
+            return _cursor(self._load_last(tenant), now)
 
     def read(
         self, tenant: str, cursor: tuple[str, ...], filters: ChangeFilters, now: datetime
@@ -119,16 +128,16 @@ class SqliteChangeFeed:
         with self._transaction:
             self._flush_all()
             position = _parse_cursor(cursor)
-            if position is None or not self._is_known(*position, now):
+            if position is None or not self._is_known(tenant, *position, now):
                 return None
-            last = self._load_last()
+            last = self._load_last(tenant)
             changes: list[Change] = []
             size, row_number = 0, position[0]
-            for row_number, at_micros, encoded in self._rows(tenant, position[0]):
+            for row_number, at_micros, encoded in self._rows(last, position[0]):
                 try:
                     items = _ITEMS_CODEC.decode(encoded)
                 except DECODING_ERRORS as error:
-                    self._transaction.damage.note("changes", (row_number,), error)
+                    self._transaction.damage.note("changes", (tenant, row_number), error)
                     return None
                 at = from_micros(at_micros)
                 changes += [
@@ -139,47 +148,68 @@ class SqliteChangeFeed:
                 ]
                 size += len(encoded)
                 if len(changes) >= CHANGES_PER_READ or size >= MAX_READ_BYTES:
-                    next_row = _LastRow(row_number, at_micros)
+                    next_row = _LastRow(last.first_id, row_number, at_micros)
                     return ChangePage(changes, _cursor(next_row, now), has_more=True)
             return ChangePage(changes, _cursor(last, now))
 
     def seconds_to_next_read(self, _tenant: str, page: ChangePage, _now: datetime) -> int:
         return 0 if page.has_more else CHANGE_POLL_SECONDS
 
-    def _rows(self, tenant: str, row_number: int) -> Iterator[tuple[int, int, bytes]]:
+    def _rows(self, last: _LastRow, row_number: int) -> Iterator[tuple[int, int, bytes]]:
+        """Yield number, time and changes of the rows after a row."""
         while True:
             rows = self._transaction.db.execute(
-                "SELECT id, at, changes FROM changes WHERE tenant = ? AND id > ? "
+                "SELECT id - ?, at, changes FROM changes WHERE id > ? AND id <= ? "
                 "ORDER BY id LIMIT ?",
-                (tenant, row_number, _ROWS_PER_QUERY),
+                (
+                    last.first_id,
+                    last.first_id + row_number,
+                    last.first_id + last.number,
+                    _ROWS_PER_QUERY,
+                ),
             ).fetchall()
             yield from rows
             if len(rows) < _ROWS_PER_QUERY:
                 return
             row_number = rows[-1][0]
 
-    def _is_known(self, row_number: int, at_micros: int, issued_at: int, now: datetime) -> bool:
-        """Return whether the feed still holds all changes after this row.
+    def _is_known(
+        self, tenant: str, row_number: int, at_micros: int, issued_at: int, now: datetime
+    ) -> bool:
+        """Return whether the feed still holds all changes of the tenant after this row.
 
         The row itself must exist with its time. So a cursor of a database that was replaced, for
         example by a backup, is unknown.
         """
         if now.timestamp() - issued_at > CHANGE_RETENTION.total_seconds():
             return False
-        db = self._transaction.db
-        if row_number == 0:
-            (oldest,) = db.execute("SELECT coalesce(min(id), 1) FROM changes").fetchone()
-            return at_micros == 0 and int(oldest) == 1
-        row = db.execute("SELECT at FROM changes WHERE id = ?", (row_number,)).fetchone()
-        return row is not None and row[0] == at_micros
+        last = self._load_last(tenant)
+        if row_number == 0 and last.number == 0:
+            return at_micros == 0
+        # Without a row of its own, a cursor of the beginning needs row 1.
+        row = self._transaction.db.execute(
+            "SELECT at FROM changes WHERE id = ?", (last.first_id + (row_number or 1),)
+        ).fetchone()
+        if row is None or row_number > last.number:
+            return False
+        return at_micros == (row[0] if row_number else 0)
 
-    def _load_last(self) -> _LastRow:
-        if self._last is None:
+    def _load_last(self, tenant: str) -> _LastRow:
+        last = self._last_rows.get(tenant)
+        if last is None:
             row = self._transaction.db.execute(
-                "SELECT id, at, total FROM changes ORDER BY id DESC LIMIT 1"
+                "SELECT tenant.first_id, changes.id - tenant.first_id, at, total FROM changes, "
+                "(SELECT key << 40 AS first_id FROM change_tenants WHERE tenant = ?) tenant "
+                "WHERE changes.id > tenant.first_id AND changes.id < tenant.first_id + (1 << 40) "
+                "ORDER BY changes.id DESC LIMIT 1",
+                (tenant,),
             ).fetchone()
-            self._last = _LastRow() if row is None else _LastRow(*row)
-        return self._last
+            last = _LastRow() if row is None else _LastRow(*row)
+            if len(self._last_rows) >= MAX_KNOWN_TENANTS:
+                self._last_rows.clear()
+                self._oldest_totals.clear()
+            self._last_rows[tenant] = last
+        return last
 
     def _flush_all(self) -> None:
         self.flush_others()
@@ -188,28 +218,37 @@ class SqliteChangeFeed:
 
     def flush(self) -> None:
         self._transaction.begin()
-        items_by_tenant = self._take_items()
         at_micros = to_micros(self._clock())
-        last, rows = self._load_last(), []
-        number, total = last.number, last.total_bytes
-        for tenant, items in items_by_tenant.items():
-            self._committed.setdefault(tenant, []).extend(items)
+        execute = self._transaction.db.execute
+        for tenant, items in self._take_items().items():
+            if not items:
+                continue
+            committed = self._committed.setdefault(tenant, items)
+            if committed is not items:
+                committed += items
+            first_id, number, _, total = self._load_last(tenant)
+            first_id = first_id or self._add_tenant(tenant)
             for start in range(0, len(items), ITEMS_PER_ROW):
                 encoded = _ITEMS_CODEC.encode(items[start : start + ITEMS_PER_ROW])
                 number += 1
                 total += len(encoded) + _ROW_OVERHEAD_BYTES
-                rows.append((number, tenant, at_micros, total, encoded))
-        if not rows:
-            return
-        self._transaction.db.executemany(
-            "INSERT INTO changes (id, tenant, at, total, changes) VALUES (?, ?, ?, ?, ?)", rows
-        )
-        self._last = _LastRow(number, at_micros, total)
-        self._remove_oldest(total)
+                execute(_INSERT, (first_id + number, at_micros, total, encoded))
+            last = self._last_rows[tenant] = _LastRow(first_id, number, at_micros, total)
+            self._remove_oldest(tenant, last)
+
+    def _add_tenant(self, tenant: str) -> int:
+        """Return the id before the first row of a tenant that had no changes yet."""
+        statement = "INSERT INTO change_tenants (tenant) VALUES (?)"
+        key = self._transaction.db.execute(statement, (tenant,)).lastrowid
+        assert key is not None
+        return key << _NUMBER_BITS
 
     def _take_items(self) -> dict[str, list[Item]]:
         """Return the pending changes by tenant."""
-        history = {row.run.run_id: row for rows in self.pending_rows for row in rows}
+        history: dict[str, RunRow] = {}
+        for rows in self.pending_rows:
+            for row in rows:
+                history[row.run.run_id] = row
         items_by_tenant: dict[str, list[Item]] = {}
         for changes in self.pending:
             for old, (_, new) in changes:
@@ -233,39 +272,68 @@ class SqliteChangeFeed:
             item = (row.job_id, version, (row.run.run_id,))
             items_by_tenant.setdefault(row.tenant, []).append(item)
 
-    def _remove_oldest(self, total: int) -> None:
-        """Keep the bound on the size of the feed. A few rows go with each commit."""
+    def _remove_oldest(self, tenant: str, last: _LastRow) -> None:
+        """Keep the bound on the size of a tenant's feed. A few rows go with each commit."""
         db = self._transaction.db
-        if self._oldest_total is None:
-            row = db.execute(
-                "SELECT total - length(changes) FROM changes ORDER BY id LIMIT 1"
+        oldest_total = self._oldest_totals.get(tenant)
+        if oldest_total is None:
+            (oldest_total,) = db.execute(
+                "SELECT total - length(changes) FROM changes WHERE id > ? ORDER BY id LIMIT 1",
+                (last.first_id,),
             ).fetchone()
-            self._oldest_total = int(row[0])
-        if total - self._oldest_total <= self._max_bytes:
+            self._oldest_totals[tenant] = oldest_total
+        total = last.total_bytes
+        if total - oldest_total <= self._max_bytes:
             return
         oldest_rows = db.execute(
-            "SELECT id, total FROM changes ORDER BY id LIMIT ?", (_REMOVED_ROWS_PER_COMMIT,)
+            "SELECT id, total FROM changes WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+            (last.first_id, last.first_id + last.number, _REMOVED_ROWS_PER_COMMIT),
         ).fetchall()
         removed = [row for row in oldest_rows[:-1] if total - row[1] >= self._max_bytes // 2]
         if removed:
-            db.execute("DELETE FROM changes WHERE id <= ?", (removed[-1][0],))
-            self._oldest_total = removed[-1][1]
+            row_id, self._oldest_totals[tenant] = removed[-1]
+            db.execute("DELETE FROM changes WHERE id > ? AND id <= ?", (last.first_id, row_id))
+
+    def remove_expired(self, now: datetime, limit: int) -> bool:
+        """Remove expired rows of the next tenants, but never a newest one: its numbers go on.
+
+        Return whether there may be more of them.
+        """
+        db, expiry = self._transaction.db, to_micros(now - CHANGE_RETENTION)
+        tenants = db.execute(
+            "SELECT key, tenant FROM change_tenants WHERE key > ? ORDER BY key LIMIT ?",
+            (self._purged_key, TENANTS_PER_PURGE),
+        ).fetchall()
+        for key, tenant in tenants:
+            last = self._load_last(tenant)
+            removed = db.execute(
+                "DELETE FROM changes WHERE id IN (SELECT id FROM changes "
+                "WHERE id > ? AND id < ? ORDER BY id LIMIT ?) AND at <= ?",
+                (last.first_id, last.first_id + last.number, limit, expiry),
+            ).rowcount
+            self._oldest_totals.pop(tenant, None)
+            if removed >= limit:
+                return True
+            self._purged_key = key
+        if len(tenants) < TENANTS_PER_PURGE:
+            self._purged_key = 0
+            return False
+        return True
 
     def on_commit(self) -> None:
         if self._committed:
             committed, self._committed = self._committed, {}
             if self.on_change is not None:
-                self.on_change(self._load_last().number, committed)
+                for tenant, items in committed.items():
+                    self.on_change(tenant, self._load_last(tenant).number, items)
 
     def on_rollback(self) -> None:
         self.pending.clear()
         self.pending_rows.clear()
         self.pending_items.clear()
         self._committed.clear()
-        self._last = self._oldest_total = None
-
-    def on_purge(self) -> None:
-        self._oldest_total = None
+        self._last_rows.clear()
+        self._oldest_totals.clear()
 
 
 def _add_items(
@@ -283,7 +351,7 @@ def _add_items(
         old_runs = old.runs
         if not state.wait_queue and not old.wait_queue:
             runs, job_id, version = state.runs, state.job_id, state.version
-            has_other_end = _has_other_end(old, state, history)
+            has_other_end = bool(state.unrecorded) and _has_other_end(old, state, history)
             if runs is old_runs and not has_other_end:
                 items.append((job_id, version))
                 return
@@ -306,7 +374,7 @@ def _is_same_run(old_runs: Sequence[Run], run: Run) -> bool:
 
 def _has_other_end(old: JobState, state: JobState, history: Mapping[str, RunRow]) -> bool:
     """Return whether the state holds an ended run that the history of this commit lacks."""
-    if not state.unrecorded or state.unrecorded is old.unrecorded:
+    if state.unrecorded is old.unrecorded:
         return False
     return any(run.run_id not in history for run in state.unrecorded)
 

@@ -39,16 +39,17 @@ FAILURE_TABLES = (
 )
 
 # A row holds up to some hundred changes of one commit and tenant. `total` counts the bytes of all
-# rows up to this one, also of removed rows.
+# rows of the tenant up to this one, also of removed rows. The id holds the key of the tenant in its
+# upper bits, and the number of the row in 40 lower bits. So rows need no other index, and the write
+# of a commit is short.
 CHANGE_TABLES = (
     """CREATE TABLE changes (
         id INTEGER PRIMARY KEY,
-        tenant TEXT NOT NULL,
         at INTEGER NOT NULL,
         total INTEGER NOT NULL,
         changes BLOB NOT NULL
     )""",
-    "CREATE INDEX changes_of_tenant ON changes (tenant, id)",
+    "CREATE TABLE change_tenants (key INTEGER PRIMARY KEY, tenant TEXT NOT NULL UNIQUE)",
 )
 
 OPERATION_TABLES = (
