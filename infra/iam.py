@@ -17,7 +17,7 @@ from punctual.aws.dynamodb.control.artifacts import (
 from punctual.aws.dynamodb.control.counters import COUNTED_KEY_PATTERNS, TOTALS_KEY_PATTERNS
 from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
-from punctual.aws.dynamodb.keys import RUN_OBJECT_PREFIXES
+from punctual.aws.dynamodb.keys import NAME_KEY_PATTERN, RUN_OBJECT_PREFIXES
 from punctual.aws.dynamodb.lists.keys import ListKind, list_key_pattern
 from punctual.aws.ecs.containers import CONTAINERS_PARTITION
 from punctual.aws.ecs.task_definitions import DEFINITIONS_PARTITION
@@ -127,7 +127,7 @@ def _change_job(data: DataArns, queues: QueueArns) -> list[Right]:
 
 
 def _create_job_state(data: DataArns) -> Right:
-    """Return the right to put a job state where none exists."""
+    """Return the right to put a job state where none exists, and the row of its name."""
     return _dynamodb(data.jobs, "PutItem")
 
 
@@ -152,7 +152,7 @@ def job_service(
         *_change_job(data, queues),
         _create_job_state(data),
         _change_shared_timers(data),
-        _list_rows(data, ListKind.NAMES, "BatchGetItem", "DeleteItem", "PutItem"),
+        _dynamodb(data.jobs, "DeleteItem")._replace(key_patterns=(NAME_KEY_PATTERN,)),
         _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem"),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
@@ -184,7 +184,8 @@ def job_search(data: DataArns, has_limits: bool) -> list[Right]:
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
         _dynamodb(data.lists, "Query"),
-        *(_list_rows(data, kind, "BatchGetItem") for kind in (ListKind.NAMES, ListKind.JOB_COUNTS)),
+        _list_rows(data, ListKind.FAILURES, "BatchGetItem"),
+        _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem"),
         _read_blobs(data, *BLOB_PREFIXES, ARTIFACT_PREFIX),
         _list_blobs(data),  # without this right S3 answers 403 instead of 404 for a missing object
     ]
@@ -240,10 +241,9 @@ def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
         *_change_job(data, queues),
         _create_job_state(data),
         _change_shared_timers(data),
-        _list_rows(data, ListKind.NAMES, "BatchGetItem", "DeleteItem", "PutItem"),
+        _dynamodb(data.jobs, "DeleteItem")._replace(key_patterns=(NAME_KEY_PATTERN,)),
         _dynamodb(data.jobs, "BatchWriteItem", "Query", "Scan"),
-        _dynamodb(data.lists, "Scan"),
-        _list_rows(data, ListKind.JOBS, "BatchGetItem", "UpdateItem"),
+        _list_rows(data, ListKind.JOBS, "BatchGetItem", "Query", "UpdateItem"),
         _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem", "PutItem", "UpdateItem"),
         _list_blobs(data),  # payloads of deleted jobs, and artifacts
         _read_blobs(data, ARTIFACT_PREFIX),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any
 
 from bench.cost.sizes import chunks, item_bytes, read_units, write_units
@@ -224,6 +225,7 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
     match name:
         case keys.JOBS_TABLE.name:
             kind = "state" if key.sk == keys.STATE_SORT_KEY else "definition"
+            kind = "names" if fnmatchcase(key.pk, keys.NAME_KEY_PATTERN) else kind
         case keys.TIMERS_TABLE.name:
             kind = "timer"
         case keys.HISTORY_TABLE.name:

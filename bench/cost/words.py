@@ -13,8 +13,8 @@ _EXPLANATIONS = (
     (r"dynamodb-write poller jobs: state", "firing the run, which becomes QUEUED"),
     (r"dynamodb-write job-service jobs: state", "the job state, durable before the answer"),
     (r"dynamodb-write job-service jobs: definition", "the definition with the payload"),
-    (r"dynamodb-write job-service lists: names", "the row of the name, before the job state"),
-    (r"dynamodb-read reconciler lists: \w+", "the rows of names, each day"),
+    (r"dynamodb-write job-service jobs: names", "the row of the name, before the job state"),
+    (r"dynamodb-read reconciler lists: \w+", "the rows of jobs in the lists, each day"),
     (
         r"dynamodb-write \S+ timers: timer$",
         "the timer of the next evaluation; timers of one time share a row",

@@ -196,7 +196,6 @@ def a_reconciler(
         wakeups=ports.wakeups,
         applier=steps,
         evaluator=looker,
-        name_rows=ports.job_names,
         names=job_names(ports, new_id),
     )
 

@@ -64,7 +64,7 @@ def test_every_name_has_a_row(ports: Ports, name: str) -> None:
     row = a_row(name)
     ports.job_names.put([row])
     assert found(ports, row) == [row]
-    assert row in ports.job_names.walk(None, 1_000).rows
+    assert row in ports.job_states.walk(None, 1_000).names
 
 
 def test_tenants_and_similar_names_stay_apart(ports: Ports) -> None:
@@ -87,8 +87,8 @@ def test_walk_visits_each_row_once(ports: Ports) -> None:
     visited: list[NameRow] = []
     cursor: str | None = None
     for _ in range(100):
-        page = ports.job_names.walk(cursor, 4)
-        visited += page.rows
+        page = ports.job_states.walk(cursor, 4)
+        visited += page.names
         cursor = page.cursor
         if cursor is None:
             break

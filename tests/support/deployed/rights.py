@@ -48,9 +48,6 @@ UNUSED_REASONS: Mapping[Named, str] = {
     Named("reconciler", "dynamodb:BatchWriteItem", "lists, rows *#runs#*"): (
         "the walk writes the entries of runs that live longer than an hour again"
     ),
-    Named("reconciler", "dynamodb:PutItem", "lists, rows *#names#*"): (
-        "only damage takes the row of a name from its job"
-    ),
     Named("reconciler", "dynamodb:UpdateItem", "lists, rows *#jobs#*"): (
         "rows of the list of jobs that are missing or wrong are repaired"
     ),

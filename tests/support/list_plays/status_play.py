@@ -37,7 +37,7 @@ from tests.support.list_plays.recorded_plays import HistoryThen, RecordedPlays, 
 from tests.support.simulation.invariants import Swapped
 from tests.support.simulation.memory import MemoryJobStates, WriteObserver
 from tests.support.simulation.port_faults import Crash
-from tests.support.simulation.small_ports import MemoryFeed
+from tests.support.simulation.small_ports import MemoryFeed, MemoryJobNames
 from tests.support.simulation.world import START
 
 TABLE = "lists"
@@ -80,7 +80,7 @@ class StatusPlay:
         self.database.faults = self._call
         self.list_slots = self.chance.choice((1, 2, 4))
         self.feed_slots = self.chance.choice((1, 2, 4))
-        self.job_states = MemoryJobStates(self.clock, WriteObserver())
+        self.job_states = MemoryJobStates(self.clock, WriteObserver(), MemoryJobNames())
         self.job_states.put_definitions(plays.definitions)
         self.history = cast(Any, HistoryThen(plays, self.truth))
         self.faults = 0

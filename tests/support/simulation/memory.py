@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from json import dumps, loads
 from operator import itemgetter
 from zlib import crc32
 
@@ -11,7 +12,7 @@ from punctual.domain.run import Run
 from punctual.domain.schedules.upcoming import OccurrencePosition, may_repeat, upcoming_at
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.history import HistoryPage, RecentRun, recent_run_of
-from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap, WalkPage
 from punctual.engine.ports.lists.run_filters import RunFilters
 from punctual.engine.ports.rows import (
     AttemptRow,
@@ -22,7 +23,6 @@ from punctual.engine.ports.rows import (
     RunKey,
     RunRow,
     UpcomingStates,
-    WalkPage,
 )
 from punctual.engine.ports.timers import Timer, TimerPage
 from punctual.engine.queries.runs.merged_runs import MergedRuns
@@ -54,8 +54,9 @@ class WriteObserver:
 
 
 class MemoryJobStates:
-    def __init__(self, clock: Clock, watch: WriteObserver) -> None:
+    def __init__(self, clock: Clock, watch: WriteObserver, names: MemoryJobNames) -> None:
         self.rows: dict[JobKey, StoredState] = {}
+        self._names = names
         self._definitions: dict[tuple[JobKey, str], DefinitionRow] = {}
         self._clock = clock
         self._watch = watch
@@ -155,10 +156,16 @@ class MemoryJobStates:
         return [state for state in states if state.runs or state.wait_queue or state.unrecorded]
 
     def walk(self, cursor: str | None, limit: int) -> WalkPage:
-        states = [self.rows[key].state for key in sorted(self.rows) if self._valid(key)]
-        start = int(cursor or 0)
-        more = len(states) > start + limit
-        return WalkPage(states[start : start + limit], str(start + limit) if more else None)
+        states = {("job", *key): self.rows[key].state for key in self.rows if self._valid(key)}
+        names = {("name", *key): row for key, row in self._names.rows.items()}
+        after = ("", "", "") if cursor is None else tuple(loads(cursor))
+        remaining = sorted(place for place in (*states, *names) if place > after)
+        page = remaining[:limit]
+        return WalkPage(
+            [states[place] for place in page if place in states],
+            dumps(page[-1]) if len(remaining) > limit else None,
+            names=[names[place] for place in page if place in names],
+        )
 
     def alive(self) -> list[StoredState]:
         return [stored for key in self.rows if (stored := self._valid(key)) is not None]
@@ -288,7 +295,8 @@ class Memory:
 
     def __init__(self, clock: Clock, watch: WriteObserver | None = None) -> None:
         watch = watch or WriteObserver()
-        self.job_states = MemoryJobStates(clock, watch)
+        self.job_names = MemoryJobNames()
+        self.job_states = MemoryJobStates(clock, watch, self.job_names)
         self.timers = MemoryTimers()
         self.run_queue = FifoQueue(clock)
         self.notifications = MemoryNotifications()
@@ -299,7 +307,6 @@ class Memory:
         self.receipts = MemoryReceipts()
         self.feed = MemoryFeed()
         self.artifacts = MemoryArtifacts(clock)
-        self.job_names = MemoryJobNames()
         self.operations = MemoryOperations(clock)
         self.ports = Ports(
             job_states=self.job_states,

@@ -11,7 +11,7 @@ from punctual.domain.tenants.tokens import Token
 from punctual.domain.utc import EPOCH
 from punctual.engine.ports.blobs import Blob, BlobVersion, Upload, VersionedPut
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.lists.job_names import NameKey, NamePage, NameRow
+from punctual.engine.ports.lists.job_names import NameKey, NameRow
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.partitions import PartitionLease, TimerPartition
 from punctual.engine.ports.rows import JobKey, Receipt
@@ -411,12 +411,6 @@ class MemoryJobNames:
         for row in rows:
             if self.rows.get(row.key) == row:
                 del self.rows[row.key]
-
-    def walk(self, cursor: str | None, limit: int) -> NamePage:
-        keys = sorted(self.rows)
-        start = int(cursor or 0)
-        page = [self.rows[key] for key in keys[start : start + limit]]
-        return NamePage(page, str(start + limit) if len(keys) > start + limit else None)
 
     def _replace(self, old: NameRow, new: NameRow) -> bool:
         if self.rows.get(old.key) == old:

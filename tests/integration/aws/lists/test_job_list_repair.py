@@ -8,8 +8,13 @@ import pytest
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.lists.job_rows import JobRows
+from punctual.aws.dynamodb.lists.keys import list_slot_of
 from punctual.engine.ports.rows import JobKey
+from punctual.lambdas.reconciler import job_list_repair
+from punctual.lambdas.reconciler.job_list_repair import choose_walked_tenants
 from punctual.lambdas.telemetry import Metric
+from tests.support.builders import NOON
+from tests.support.builders_jobs import a_job
 from tests.support.deployed.drivers.dispatch import Dispatch, dispatch
 
 HOURLY = {"schedule_type": "CRON", "cron_expression": "0 * * * *"}
@@ -93,7 +98,8 @@ def test_rows_without_job_and_in_former_slots_are_removed(deployed: Dispatch) ->
     table = deployed.aws.settings.jobs_table
     deployed.world.bare.delete_item(TableName=table, Key=keys.state_key(*gone).item())
     rows = {row[keys.SK]["S"]: row for row in items(deployed)}
-    former = {**rows[key.job_id], keys.PK: {"S": "acme#jobs#63"}}
+    slot = list_slot_of(key.job_id, 4)
+    former = {**rows[key.job_id], keys.PK: {"S": f"acme#jobs#{(slot + 1) % 4:02d}"}}
     deployed.world.bare.put_item(TableName=deployed.aws.settings.lists_table, Item=former)
     deployed.clock.advance(EARLIER)
     deployed.walk(900)
@@ -102,3 +108,40 @@ def test_rows_without_job_and_in_former_slots_are_removed(deployed: Dispatch) ->
     assert [int(row[keys.TTL]["N"]) for row in emptied] == [deployed.clock().timestamp()] * 2
     assert repaired(deployed) == 2
     assert job_rows(deployed).load([JobKey("acme", gone.job_id)]) == {}
+
+
+def test_rows_of_many_tenants_are_compared_in_pages(
+    deployed: Dispatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_list_repair, "LISTED_PAGE_SIZE", 2)
+    kept: set[JobKey] = set()
+    gone: set[JobKey] = set()
+    for number in range(30):
+        key = deployed.submit(tenant=f"tenant{number % 3}", **HOURLY)
+        (gone if number % 4 == 0 else kept).add(key)
+    put_rows(deployed)
+    for key in gone:
+        table = deployed.aws.settings.jobs_table
+        deployed.world.bare.delete_item(TableName=table, Key=keys.state_key(*key).item())
+    deployed.clock.advance(EARLIER)
+    deployed.walk(900)
+    full = {row[keys.SK]["S"] for row in items(deployed) if keys.DATA_ATTR in row}
+    assert full == {key.job_id for key in kept}
+    assert deployed.telemetry.latest.pop(Metric.LIST_ROWS_REPAIRED) > 0
+    deployed.clock.advance(timedelta(days=1))
+    deployed.walk(900)
+    assert repaired(deployed) == 0, "emptied rows are left alone"
+
+
+def test_walk_over_too_many_tenants_draws_others_each_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_list_repair, "MAX_WALKED_TENANTS", 3)
+    states = [a_job(tenant=f"tenant{n}") for n in range(10)]
+    days = []
+    for day in range(40):
+        chosen: tuple[str, ...] = ()
+        for state in states:
+            chosen = choose_walked_tenants(chosen, [state], NOON + timedelta(days=day))
+        assert set(chosen) == set(choose_walked_tenants((), states, NOON + timedelta(days=day)))
+        assert len(chosen) == 3
+        days.append(chosen)
+    assert {tenant for chosen in days for tenant in chosen} == {state.tenant for state in states}

@@ -62,8 +62,8 @@ class Direct:
             retry_policy=RetryPolicy(lambda _: None, seed="test", tries=2),
         )
 
-    def submit(self, **document: Any) -> JobKey:
-        (view,) = self.jobs.submit("acme", "ada", [Submission({"name": own_name("n"), **document})])
+    def submit(self, *, tenant: str = "acme", **document: Any) -> JobKey:
+        (view,) = self.jobs.submit(tenant, "ada", [Submission({"name": own_name("n"), **document})])
         assert isinstance(view, JobView), view
         return JobKey(view.state.tenant, view.state.job_id)
 

@@ -13,11 +13,11 @@ from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.control.artifacts import DynamoArtifacts
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions, DynamoReceipts
 from punctual.aws.dynamodb.history.history import DynamoHistory
+from punctual.aws.dynamodb.jobs.names import DynamoJobNames
 from punctual.aws.dynamodb.jobs.states import DynamoJobStates
 from punctual.aws.dynamodb.lists.failures import DynamoFailures
 from punctual.aws.dynamodb.lists.job_index import DynamoJobIndex
 from punctual.aws.dynamodb.lists.job_row_reader import JobRowReader
-from punctual.aws.dynamodb.lists.names import DynamoJobNames
 from punctual.aws.dynamodb.lists.operations import DynamoOperations
 from punctual.aws.dynamodb.lists.runs import TenantRunList
 from punctual.aws.dynamodb.timers.timers import DynamoTimers
@@ -101,7 +101,7 @@ def build_aws_ports(
     sender = SqsBatchSender(lambda: clients.sqs, retry_policy)
     listed_jobs = JobRowReader(dynamo, settings.lists_table, settings.list_slots, clock)
     job_states = DynamoJobStates(dynamo, settings.jobs_table, clock, listed_jobs)
-    job_names = DynamoJobNames(dynamo, settings.lists_table)
+    job_names = DynamoJobNames(dynamo, settings.jobs_table)
     return AwsPorts(
         job_states=job_states,
         job_index=NamedJobIndex(DynamoJobIndex(listed_jobs), job_names),

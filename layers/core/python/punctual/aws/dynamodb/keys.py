@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from punctual.domain.utc import EPOCH
 
@@ -187,6 +188,9 @@ def to_ttl(expires_at: datetime) -> int:
 
 # Jobs
 
+NAME_SLOTS = 16  # partitions of a tenant's names; after a change of this number no name is found
+NAME_KEY_PATTERN = "*#names#*"  # of the partition keys of names, for policies
+
 
 def job_partition(tenant: str, job_id: str) -> str:
     """Return the partition key of a job: of its state, its definitions and its markers.
@@ -219,6 +223,16 @@ def definition_key(tenant: str, job_id: str, ref: str, part: int = 0) -> RowKey:
     """
     sk = join_parts(_DEFINITION_PREFIX, ref)
     return RowKey(job_partition(tenant, job_id), f"{sk}#{part}" if part else sk)
+
+
+def name_key(tenant: str, name: str) -> RowKey:
+    """Return the key of the row of a name.
+
+    >>> name_key("acme", "report")
+    RowKey(pk='acme#names#04', sk='report')
+    """
+    slot = crc32(name.encode()) % NAME_SLOTS
+    return RowKey(join_parts(tenant, "names", f"{slot:02d}"), name)
 
 
 # Minutes

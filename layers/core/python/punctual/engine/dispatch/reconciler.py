@@ -1,4 +1,4 @@
-"""The reconciler: a slow walk over all job states, then over the names of recurring jobs.
+"""The reconciler: a slow walk over all job states and the names of recurring jobs.
 
 It repairs jobs without a timer, names without a row, and rows of names that their jobs do not have.
 """
@@ -16,7 +16,7 @@ from punctual.engine.changes.plan import load_states
 from punctual.engine.commands.job_names import JobNames
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.ports.job_states import JobStates
-from punctual.engine.ports.lists.job_names import NameRow, NameRows
+from punctual.engine.ports.lists.job_names import NameRow
 from punctual.engine.ports.partitions import Partitions
 from punctual.engine.ports.rows import JobKey
 from punctual.engine.ports.timers import Timer, Timers
@@ -25,8 +25,6 @@ from punctual.engine.ports.wakeups import WakeUps
 TIMER_CHECK_DELAY = timedelta(minutes=5)
 ABANDONED_RUN_AGE = timedelta(hours=1)  # a run is queued, or its lease has expired, for this long
 RECONCILER_PAGE_SIZE = 500
-# Cursors of the walk over names begin with this. Cursors of the walk over job states never do.
-NAMES_CURSOR_PREFIX = "#names "
 
 
 class ReconcilerPage(NamedTuple):
@@ -54,10 +52,8 @@ class Reconciler:
         wakeups: WakeUps,
         applier: ChangeApplier,
         evaluator: Evaluator,
-        name_rows: NameRows,
         names: JobNames,
     ) -> None:
-        self._name_rows = name_rows
         self._names = names
         self._job_states = job_states
         self._timers = timers
@@ -69,12 +65,10 @@ class Reconciler:
     def step(self, cursor: str | None = None, limit: int | None = None) -> ReconcilerPage:
         """Repair a page of jobs. A healthy system needs no repair, so each deserves an alarm.
 
-        After the last job pages of names follow. A crash or an expired job leaves such a row.
+        Rows of names without a job are the exception: a crash or an expired job leaves one.
         """
         reading = self._applier.clocks.read()
         now = reading.wall
-        if cursor is not None and cursor.startswith(NAMES_CURSOR_PREFIX):
-            return self._remove_unheld_names(cursor.removeprefix(NAMES_CURSOR_PREFIX), limit, now)
         page = self._job_states.walk(cursor, limit or RECONCILER_PAGE_SIZE)
         missing = self._jobs_without_timer(page.states, now)
         missing.update(self._jobs_with_expired_leases(page.states, now))
@@ -89,18 +83,13 @@ class Reconciler:
         return ReconcilerPage(
             len(page.states),
             keys,
-            NAMES_CURSOR_PREFIX if page.cursor is None else page.cursor,
+            page.cursor,
             page.unreadable,
             page.states,
             repairs.restored,
             repairs.shared,
+            self._names.remove_unheld(page.names, now) if page.names else (),
         )
-
-    def _remove_unheld_names(self, cursor: str, limit: int | None, now: datetime) -> ReconcilerPage:
-        page = self._name_rows.walk(cursor or None, limit or RECONCILER_PAGE_SIZE)
-        removed = self._names.remove_unheld(page.rows, now)
-        following = None if page.cursor is None else NAMES_CURSOR_PREFIX + page.cursor
-        return ReconcilerPage(0, (), following, removed_names=removed)
 
     def _unchanged_keys(self, missing: Mapping[JobKey, tuple[int, datetime]]) -> tuple[JobKey, ...]:
         """Return the jobs that have not changed since they were read.

@@ -9,7 +9,8 @@ from msgspec import Struct
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Progress
 from punctual.engine.ports.audit_log import Note
-from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates, WalkPage
+from punctual.engine.ports.lists.job_names import NameRow
+from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates
 
 
 class StoredState(NamedTuple):
@@ -51,6 +52,19 @@ class LeaseRenewal(NamedTuple):
     progress: Progress | None = None
 
 
+class WalkPage(NamedTuple):
+    """A page of job states and of rows of names of all tenants, in any order.
+
+    `cursor` leads to the next page. `unreadable` lists the jobs with an unreadable state, each with
+    the reason.
+    """
+
+    states: Sequence[JobState]
+    cursor: str | None
+    unreadable: Sequence[tuple[JobKey, str]] = ()
+    names: Sequence[NameRow] = ()
+
+
 class JobStates(Protocol):
     """Job states. Reads are strongly consistent."""
 
@@ -90,7 +104,10 @@ class JobStates(Protocol):
         """
 
     def walk(self, cursor: str | None, limit: int) -> WalkPage:
-        """Return a page of the states of all tenants, for the reconciler."""
+        """Return a page of the states and the rows of names of all tenants, for the reconciler.
+
+        Either of both may be empty.
+        """
 
 
 class ActiveStates(JobStates, Protocol):

@@ -174,14 +174,3 @@ class UpcomingStates(NamedTuple):
 
     states: Sequence[JobState]
     complete_until: tuple[datetime, str] | None
-
-
-class WalkPage(NamedTuple):
-    """A page of job states of all tenants, in any order. `cursor` leads to the next page.
-
-    `unreadable` lists the jobs with an unreadable state, each with the reason.
-    """
-
-    states: Sequence[JobState]
-    cursor: str | None
-    unreadable: Sequence[tuple[JobKey, str]] = ()

@@ -17,7 +17,7 @@ from punctual.engine.dispatch.late_timers import LateTimerSweeper
 from punctual.engine.dispatch.reconciler import Reconciler, ReconcilerPage
 from punctual.engine.ports.clock import Clock
 from punctual.engine.queries.artifacts import ArtifactQueries
-from punctual.lambdas.reconciler.job_list_repair import JobListRepair
+from punctual.lambdas.reconciler.job_list_repair import JobListRepair, choose_walked_tenants
 from punctual.lambdas.reconciler.recount import MAX_WALK_TIME, Recount
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.status.definitions import DefinitionCache
@@ -27,7 +27,7 @@ from punctual.lambdas.telemetry import Metric, Telemetry
 WALK_INTERVAL = timedelta(hours=24)
 WALK_INTERVAL_TOLERANCE = timedelta(hours=1)  # a rule that fires slightly early must not skip a day
 WALK_RESERVE = timedelta(seconds=60)  # reserved time for one page and its repairs
-LIST_CURSOR = "#lists "  # of the walk over the rows of jobs in the lists; it follows the job states
+LIST_CURSOR = "#lists "  # of the walk over the rows of a tenant's jobs; it follows the job states
 MAX_LOGGED_JOBS = 20  # jobs in one log line
 
 
@@ -123,9 +123,13 @@ class ReconcilerRun:
                 if recount.has_left_out_tenants:
                     self._log("counts_left_out", why="too many tenants")
             self._repair_list_rows(page.states, now)
+            tenants = choose_walked_tenants(progress.tenants, page.states, progress.started_at)
+            list_cursor = LIST_CURSOR if tenants else None
             next_progress = replace(
                 progress,
-                state_cursor=LIST_CURSOR if page.cursor is None else page.cursor,
+                state_cursor=list_cursor if page.cursor is None else page.cursor,
+                states_done=page.cursor is None and not tenants,
+                tenants=tenants,
                 packed_counts=recount.packed,
             )
             finds = len(page.repaired_keys) + len(page.unreadable_jobs) + self._log_names(page)
@@ -165,16 +169,19 @@ class ReconcilerRun:
             self._log.metric(Metric.LIST_ROWS_REPAIRED, len(repaired_keys))
 
     def _remove_list_rows(self, progress: Progress) -> Progress:
-        """Remove the list rows of one page that have no job. This is the end of the first stage."""
+        """Remove the list rows of one tenant that have no job. The last tenant ends the stage."""
         assert progress.state_cursor is not None
+        tenant, *others = progress.tenants
         removed = self._job_list_repair.remove_orphans(
-            progress.state_cursor.removeprefix(LIST_CURSOR) or None
+            tenant, progress.state_cursor.removeprefix(LIST_CURSOR) or None
         )
         if removed.row_count:
             self._log("list_rows_removed", number=removed.row_count)
             self._log.metric(Metric.LIST_ROWS_REPAIRED, removed.row_count)
-        cursor = None if removed.cursor is None else LIST_CURSOR + removed.cursor
-        return replace(progress, state_cursor=cursor, states_done=cursor is None)
+        if removed.cursor is not None:
+            return replace(progress, state_cursor=LIST_CURSOR + removed.cursor)
+        cursor = LIST_CURSOR if others else None
+        return replace(progress, state_cursor=cursor, states_done=not others, tenants=tuple(others))
 
     def _correct_counts(
         self, progress: Progress, recount: Recount, now: datetime
@@ -230,7 +237,6 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
         wakeups=runtime.ports.wakeups,
         applier=runtime.applier,
         evaluator=runtime.evaluator,
-        name_rows=runtime.ports.job_names,
         names=JobNames(runtime.ports.job_names, runtime.ports.job_states, runtime.new_id),
     )
     sweeper = LateTimerSweeper(runtime.ports.timers, runtime.ports.partitions, runtime.evaluator)
@@ -258,8 +264,7 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
         job_rows,
         DefinitionCache(ports.job_states),
         runtime.dynamo,
-        jobs_table=runtime.settings.jobs_table,
-        lists_table=runtime.settings.lists_table,
+        runtime.settings.jobs_table,
     )
     progress_store = WalkProgress(runtime.dynamo, runtime.settings.control_table)
     with runtime.log.invocation():

@@ -3,15 +3,16 @@
 A row follows its job state within seconds. So a job that changed in the last minutes is left out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from json import dumps, loads
 from typing import NamedTuple
+from zlib import crc32
 
 from punctual.aws.dynamodb import keys
-from punctual.aws.dynamodb.client import DynamoClient, key_of
+from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.lists.job_row import NO_HEAD, derive_job_row
 from punctual.aws.dynamodb.lists.job_rows import JobRowChange, JobRows
-from punctual.aws.dynamodb.lists.keys import parse_job_row_key
 from punctual.domain.draft import job_expires_at
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.rows import JobKey
@@ -19,12 +20,13 @@ from punctual.lambdas.status.definitions import DefinitionCache
 
 MIN_REPAIRED_AGE = timedelta(minutes=5)  # since the last change of a job
 BLANK_ATTR = "blank"  # of the placeholder of a job that does not exist
-ROW_SCAN_LIMIT = 1_000  # rows in a page of the walk over the lists
+LISTED_PAGE_SIZE = 1_000  # rows in a page of one slot
+MAX_WALKED_TENANTS = 1_000  # with rows that one walk compares with their jobs
 
 
 class RemovedRows(NamedTuple):
     row_count: int
-    cursor: str | None  # the key to continue after; None at the end
+    cursor: str | None  # the keys to continue after; None at the end
 
 
 class JobListRepair:
@@ -33,15 +35,12 @@ class JobListRepair:
         job_rows: JobRows,
         definitions: DefinitionCache,
         dynamo: DynamoClient,
-        *,
         jobs_table: str,
-        lists_table: str,
     ) -> None:
         self._job_rows = job_rows
         self._definitions = definitions
         self._dynamo = dynamo
         self._jobs_table = jobs_table
-        self._lists_table = lists_table
 
     def repair(self, states: Sequence[JobState], now: datetime) -> Sequence[JobKey]:
         """Write the rows that are missing or differ. Return their jobs.
@@ -77,21 +76,27 @@ class JobListRepair:
         self._job_rows.settle(stored.values())
         return [change.key for change in changes]
 
-    def remove_orphans(self, cursor: str | None) -> RemovedRows:
-        """Remove the rows of one page of the lists that have no job, or stand in a wrong slot.
+    def remove_orphans(self, tenant: str, cursor: str | None) -> RemovedRows:
+        """Remove rows of a tenant without a job or in a wrong slot, after a read of each slot.
 
         Slots are wrong after a change of their number. An unreadable job state keeps its row.
         """
-        after = None if cursor is None else keys.RowKey(*cursor.split(" "))
-        held_attrs = {
-            "FilterExpression": "attribute_exists(#data)",
-            "ExpressionAttributeNames": {"#data": keys.DATA_ATTR},
+        places: Mapping[str, str | None] = (
+            dict.fromkeys(self._job_rows.partitions(tenant)) if cursor is None else loads(cursor)
+        )
+        pages = self._dynamo.pool.map(
+            lambda place: self._job_rows.key_page(place[0], place[1], LISTED_PAGE_SIZE),
+            list(places.items()),
+        )
+        following = {
+            pk: page.last_sk
+            for pk, page in zip(places, pages, strict=True)
+            if page.last_sk is not None
         }
-        items, last_key = self._dynamo.scan(self._lists_table, after, ROW_SCAN_LIMIT, held_attrs)
         jobs_by_row = {
-            row_key: job_key
-            for row_key in map(key_of, items)
-            if (job_key := parse_job_row_key(row_key)) is not None
+            row_key: JobKey(tenant, keys.unescape(row_key.sk))
+            for page in pages
+            for row_key in page.row_keys
         }
         state_keys = {job_key: keys.state_key(*job_key) for job_key in jobs_by_row.values()}
         states = self._dynamo.read(self._jobs_table, list(state_keys.values()))
@@ -103,9 +108,22 @@ class JobListRepair:
         ]
         if orphans:
             self._job_rows.remove(orphans)
-        return RemovedRows(
-            len(orphans), None if last_key is None else f"{last_key.pk} {last_key.sk}"
-        )
+        return RemovedRows(len(orphans), dumps(following) if following else None)
+
+
+def choose_walked_tenants(
+    tenants: Iterable[str], states: Sequence[JobState], started_at: datetime
+) -> tuple[str, ...]:
+    """Return the tenants of a walk after a page of job states.
+
+    If they are too many, each walk draws others: those of the lowest rank.
+    """
+    met = {*tenants, *(state.tenant for state in states)}
+    return tuple(sorted(met, key=lambda tenant: _rank(started_at, tenant))[:MAX_WALKED_TENANTS])
+
+
+def _rank(started_at: datetime, tenant: str) -> int:
+    return crc32(f"{keys.time_key(started_at)} {tenant}".encode())
 
 
 def _last_change_at(state: JobState) -> datetime:

@@ -176,7 +176,6 @@ def build_maintenance(
         wakeups=wakeups,
         applier=applier,
         evaluator=evaluator,
-        name_rows=store.job_names,
         names=names,
     )
     sweeper = LateTimerSweeper(store.timers, store.partitions, evaluator)

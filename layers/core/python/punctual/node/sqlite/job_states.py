@@ -14,14 +14,13 @@ from punctual.domain.errors import Unreadable
 from punctual.domain.job_state import JobState, JobStatus, Priority, has_won
 from punctual.domain.utc import EPOCH
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap, WalkPage
 from punctual.engine.ports.rows import (
     DefinitionRow,
     JobKey,
     JobStatePage,
     RunKey,
     UpcomingStates,
-    WalkPage,
 )
 from punctual.node.files.damage import DECODING_ERRORS
 from punctual.node.sqlite.audit import SqliteAudit
@@ -30,6 +29,7 @@ from punctual.node.sqlite.definitions import SqliteDefinitions
 from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.lists.failures import SqliteFailures
 from punctual.node.sqlite.lists.job_list_rows import JobListRows
+from punctual.node.sqlite.lists.job_names import NAMES_CURSOR_PREFIX, walk_names
 from punctual.node.sqlite.rows import from_micros, insert_rows, read_rows, to_micros
 from punctual.node.sqlite.state_rows import (
     INSERT_QUEUED_RUN,
@@ -363,12 +363,11 @@ class SqliteJobStates:
             last_row_id = rows[-1][3]
 
     def walk(self, cursor: str | None, limit: int) -> WalkPage:
-        """Return a page of all job states.
-
-        The order is by tenant and job, so new jobs do not repeat others.
-        """
+        """Return a page of all job states by tenant and job, then of all names."""
         with self._transaction:
             self.flush()
+            if cursor is not None and cursor.startswith(NAMES_CURSOR_PREFIX):
+                return walk_names(self._transaction, cursor, limit)
             after_key = msgspec.json.decode(cursor, type=JobKey) if cursor else JobKey("", "")
             rows = self._transaction.db.execute(
                 f"{_SELECT_STATES} WHERE (tenant, job_id) > (?, ?) AND {_NOT_EXPIRED} "
@@ -378,7 +377,8 @@ class SqliteJobStates:
             states, unreadable = decode_states(self._damage, rows)
             errors = [(key, "Unreadable") for key in unreadable]
             if len(rows) < limit:
-                return WalkPage(states, None, errors)
+                names = walk_names(self._transaction, NAMES_CURSOR_PREFIX, limit)
+                return names._replace(states=states, unreadable=errors)
             last_key = JobKey(*rows[-1][:2])
             return WalkPage(states, msgspec.json.encode(last_key).decode(), errors)
 

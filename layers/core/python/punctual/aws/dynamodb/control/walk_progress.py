@@ -1,7 +1,9 @@
 """The progress of the daily walk, in one control row that each invocation continues from."""
 
+import zlib
 from dataclasses import dataclass
 from datetime import datetime
+from json import dumps, loads
 from typing import Any
 
 from punctual.aws.dynamodb import keys
@@ -11,7 +13,7 @@ from punctual.aws.dynamodb.keys import parse_optional_time_key, parse_time_key, 
 
 STARTED_AT_ATTR, STATE_CURSOR_ATTR, TIMER_CURSOR_ATTR = "started", "heads", "sweep"
 PAYLOAD_CURSOR_ATTR, STATES_DONE_ATTR, TIMERS_DONE_ATTR = "payloads", "walked", "swept"
-COUNTS_ATTR, PAYLOADS_DONE_ATTR = "counts", "cleared"
+COUNTS_ATTR, PAYLOADS_DONE_ATTR, TENANTS_ATTR = "counts", "cleared", "tenants"
 COMPLETE_ATTR, STEP_ATTR = "over", "step"
 
 
@@ -23,6 +25,7 @@ class Progress:
     - `states_done`, `timers_done`, `payloads_done`: whether the first three parts are done.
     - `is_complete`: whether the whole walk is done.
     - `packed_counts`: the packed counts of job states, until the counters are corrected.
+    - `tenants`: those with job states, until the rows of their lists are compared.
     - `step`: the number of writes, so that only one of two concurrent walks continues.
     """
 
@@ -33,6 +36,7 @@ class Progress:
     states_done: bool = False
     timers_done: bool = False
     packed_counts: bytes = b""
+    tenants: tuple[str, ...] = ()
     payloads_done: bool = False
     is_complete: bool = False
     step: int = 0
@@ -58,6 +62,9 @@ class WalkProgress:
             states_done=values[STATES_DONE_ATTR],
             timers_done=values.get(TIMERS_DONE_ATTR, False),
             packed_counts=values.get(COUNTS_ATTR, b""),
+            tenants=tuple(loads(zlib.decompress(values[TENANTS_ATTR])))
+            if TENANTS_ATTR in values
+            else (),
             payloads_done=values.get(PAYLOADS_DONE_ATTR, False),
             is_complete=values[COMPLETE_ATTR],
             step=values[STEP_ATTR],
@@ -80,6 +87,8 @@ class WalkProgress:
             values[TIMER_CURSOR_ATTR] = time_key(progress.timer_cursor)
         if progress.payload_cursor is not None:
             values[PAYLOAD_CURSOR_ATTR] = progress.payload_cursor
+        if progress.tenants:
+            values[TENANTS_ATTR] = zlib.compress(dumps(progress.tenants).encode())
         if progress.packed_counts:
             values[COUNTS_ATTR] = progress.packed_counts
         condition = Condition(

@@ -5,11 +5,14 @@ Each lease is a separate attribute of the row.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from json import dumps, loads
+from typing import Any
 
 from punctual.aws.dynamodb.attributes import Item
 from punctual.aws.dynamodb.client import DynamoClient, key_of
 from punctual.aws.dynamodb.jobs import state_rows
 from punctual.aws.dynamodb.jobs.definitions import DynamoDefinitions
+from punctual.aws.dynamodb.jobs.names import MARK_ATTR, parse_name_row
 from punctual.aws.dynamodb.keys import (
     STATUS_ATTR,
     VERSION_ATTR,
@@ -23,11 +26,22 @@ from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import TooMuchWork, Unavailable
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
-from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates, WalkPage
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap, WalkPage
+from punctual.engine.ports.lists.job_names import NameRow
+from punctual.engine.ports.rows import DefinitionRow, JobKey, JobStatePage, UpcomingStates
 
 WALK_SEGMENTS = 4  # parts of the table that the walk reads in parallel
-_SEGMENT_DONE = "-"
+# A job state has the one attribute, the row of a name has the other. Definitions have neither.
+_WALKED_ROWS = {
+    "FilterExpression": "attribute_exists(#mark) OR "
+    "(attribute_exists(#state) AND attribute_not_exists(#items))",
+    "ExpressionAttributeNames": {
+        "#state": STATUS_ATTR,
+        "#mark": MARK_ATTR,
+        "#items": ITEM_SET_ATTR,  # of an operation
+    },
+}
+_SEGMENT_START, _SEGMENT_END = "start", "end"
 MAX_SCHEDULED_STATES = 10_000  # states of a tenant that one forecast reads
 
 
@@ -133,45 +147,41 @@ class DynamoJobStates:
         ]
 
     def walk(self, cursor: str | None, limit: int) -> WalkPage:
-        """Return a page of all job states, read from all segments of the table in parallel.
+        """Return a page of all job states and names, from all segments of the table in parallel.
 
-        The cursor has a line for each segment: its last key, nothing before its first page, or a
-        mark at its end. Keys contain neither spaces nor line ends.
+        The cursor is a list in JSON with the place of each segment: its last key, or a word before
+        its first page and after its last one.
         """
-        places = [""] * WALK_SEGMENTS if cursor is None else cursor.split("\n")
-        open_segments = [number for number, place in enumerate(places) if place != _SEGMENT_DONE]
+        places: list[Any] = [_SEGMENT_START] * WALK_SEGMENTS if cursor is None else loads(cursor)
+        open_segments = [number for number, place in enumerate(places) if place != _SEGMENT_END]
         segment_limit = -(-limit // WALK_SEGMENTS)
         pages = self._dynamo.pool.map(
             lambda number: self._scan_segment(number, places[number], segment_limit), open_segments
         )
         now = self._clock()
         states: list[JobState] = []
+        names: list[NameRow] = []
         unreadable: list[tuple[JobKey, str]] = []
         for number, (items, place) in zip(open_segments, pages, strict=True):
             places[number] = place
             for row in items:
                 try:
-                    if not state_rows.is_expired(row, now):
+                    if MARK_ATTR in row:
+                        names.append(parse_name_row(row))
+                    elif not state_rows.is_expired(row, now):
                         states.append(state_rows.from_row(row).state)
                 except Exception as error:
                     unreadable.append((_unreadable_key(row), type(error).__name__))
-        is_done = all(place == _SEGMENT_DONE for place in places)
-        return WalkPage(states, None if is_done else "\n".join(places), unreadable)
+        is_done = all(place == _SEGMENT_END for place in places)
+        return WalkPage(states, None if is_done else dumps(places), unreadable, names)
 
-    def _scan_segment(self, number: int, place: str, limit: int) -> tuple[list[Item], str]:
+    def _scan_segment(self, number: int, place: Any, limit: int) -> tuple[list[Item], Any]:
         """Return the rows of a page, and the place to continue from."""
-        filter_arguments = {
-            "FilterExpression": "attribute_exists(#state) AND attribute_not_exists(#items)",
-            "ExpressionAttributeNames": {"#state": STATUS_ATTR, "#items": ITEM_SET_ATTR},
-        }
+        after = None if place == _SEGMENT_START else RowKey(*place)
         items, last_key = self._dynamo.scan(
-            self._table,
-            RowKey(*place.split(" ")) if place else None,
-            limit,
-            filter_arguments,
-            (number, WALK_SEGMENTS),
+            self._table, after, limit, _WALKED_ROWS, (number, WALK_SEGMENTS)
         )
-        return items, _SEGMENT_DONE if last_key is None else f"{last_key.pk} {last_key.sk}"
+        return items, _SEGMENT_END if last_key is None else last_key
 
     def _swap(self, swap: Swap) -> bool:
         """Write if the version is the expected one. Return whether this swap won.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Attribute, Item, to_attribute
-from punctual.aws.dynamodb.client import Condition, DynamoClient, check_layout, key_of
+from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout, key_of
 from punctual.aws.dynamodb.lists.job_counts import (
     NO_CLASS,
     CountedBatch,
@@ -24,7 +24,12 @@ from punctual.aws.dynamodb.lists.job_row import (
     unpack_outcomes,
     unpack_row,
 )
-from punctual.aws.dynamodb.lists.keys import ListKind, list_partition, list_slot_of
+from punctual.aws.dynamodb.lists.keys import (
+    ListKind,
+    list_partition,
+    list_partitions,
+    list_slot_of,
+)
 from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.clock import Clock
@@ -71,6 +76,11 @@ class StoredJobRow(NamedTuple):
     row: JobRow
     outcomes: Sequence[RecentOutcome]
     counted: CountedChange | None
+
+
+class JobRowKeyPage(NamedTuple):
+    row_keys: Sequence[keys.RowKey]  # without emptied rows
+    last_sk: str | None  # the sort key to continue after; None at the end
 
 
 class JobRows:
@@ -143,6 +153,19 @@ class JobRows:
             for change, is_failing in zip(changes, are_failing, strict=True)
             if is_failing
         )
+
+    def partitions(self, tenant: str) -> Sequence[str]:
+        return list_partitions(tenant, ListKind.JOBS, self._slots)
+
+    def key_page(self, pk: str, after: str | None, limit: int) -> JobRowKeyPage:
+        """Return keys of rows of a partition, oldest job first, after this sort key."""
+        low = None if after is None else f"{after}#"  # `#` sorts before each character of an id
+        key_range = KeyRange(pk, low=low)
+        items, has_more = next(
+            self._dynamo.pages(self._table, key_range, limit, is_consistent=False)
+        )
+        row_keys = [key_of(item) for item in items if keys.DATA_ATTR in item]
+        return JobRowKeyPage(row_keys, key_of(items[-1]).sk if has_more else None)
 
     def remove(self, row_keys: Sequence[keys.RowKey]) -> None:
         """Empty these rows and let them expire. They no longer count."""

@@ -1,14 +1,13 @@
 """The partition keys of the `lists` table: rows that the status function derives from job states.
 
 Each kind of row of a tenant has as many partitions as the stage has list slots. Rows can be lost
-and made again, so none of them decides. Only the rows of names are no copies: they decide.
+and made again, so none of them decides.
 """
 
 from enum import StrEnum
 from zlib import crc32
 
-from punctual.aws.dynamodb.keys import RowKey, escape, split_parts, unescape
-from punctual.engine.ports.rows import JobKey
+from punctual.aws.dynamodb.keys import escape
 
 
 class ListKind(StrEnum):
@@ -16,14 +15,13 @@ class ListKind(StrEnum):
 
     JOBS = "jobs"
     JOB_COUNTS = "jobcounts"
-    NAMES = "names"
     FAILURES = "failures"
     RUNS = "runs"
     FEED = "feed"
 
 
 def list_slot_of(text: str, slots: int) -> int:
-    """Return the slot of a job id, a name or another key: one of the parts of a tenant's list.
+    """Return the slot of a job id or another key: one of the parts of a tenant's list.
 
     >>> list_slot_of("01900000-0000-7000-8000-000000000000", 4) in range(4)
     True
@@ -43,21 +41,10 @@ def list_partition(tenant: str, kind: ListKind, slot: int) -> str:
 def list_partitions(tenant: str, kind: ListKind, slots: int) -> list[str]:
     """Return the partition keys of all slots of a tenant's list.
 
-    >>> list_partitions("acme", ListKind.NAMES, 2)
-    ['acme#names#00', 'acme#names#01']
+    >>> list_partitions("acme", ListKind.RUNS, 2)
+    ['acme#runs#00', 'acme#runs#01']
     """
     return [list_partition(tenant, kind, slot) for slot in range(slots)]
-
-
-def parse_job_row_key(key: RowKey) -> JobKey | None:
-    """Return the job of a row in the list of jobs, or None for a row of another kind.
-
-    >>> parse_job_row_key(RowKey("acme#jobs#03", "01900000"))
-    JobKey(tenant='acme', job_id='01900000')
-    >>> parse_job_row_key(RowKey("acme#names#03", "a name"))
-    """
-    tenant, kind, *_ = split_parts(key.pk)
-    return JobKey(tenant, unescape(key.sk)) if kind == ListKind.JOBS else None
 
 
 def list_key_pattern(kind: ListKind) -> str:

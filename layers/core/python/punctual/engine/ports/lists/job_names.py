@@ -32,11 +32,6 @@ class NameRow(NamedTuple):
         return JobKey(self.tenant, self.job_id)
 
 
-class NamePage(NamedTuple):
-    rows: Sequence[NameRow]
-    cursor: str | None  # None at the end
-
-
 class NameRows(Protocol):
     """Rows of names. Reads by key are strongly consistent."""
 
@@ -54,6 +49,3 @@ class NameRows(Protocol):
 
     def remove(self, rows: Sequence[NameRow]) -> None:
         """Remove each row that still stands, by its mark."""
-
-    def walk(self, cursor: str | None, limit: int) -> NamePage:
-        """Return a page of the rows of all tenants, for the reconciler. It may be empty."""

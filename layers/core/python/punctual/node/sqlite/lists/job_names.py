@@ -3,8 +3,12 @@
 from collections.abc import Mapping, Sequence
 from json import dumps, loads
 
-from punctual.engine.ports.lists.job_names import NameKey, NamePage, NameRow
+from punctual.engine.ports.job_states import WalkPage
+from punctual.engine.ports.lists.job_names import NameKey, NameRow
 from punctual.node.sqlite.transaction import Transaction
+
+# Cursors of the walk over names begin with this. Cursors of the walk over job states never do.
+NAMES_CURSOR_PREFIX = "#names "
 
 
 class SqliteJobNames:
@@ -32,19 +36,6 @@ class SqliteJobNames:
                 [(row.tenant, row.name, row.mark) for row in rows],
             )
 
-    def walk(self, cursor: str | None, limit: int) -> NamePage:
-        """Return a page. The cursor is the tenant and the name of the last row, as JSON."""
-        tenant, name = ("", "") if cursor is None else loads(cursor)
-        with self._transaction:
-            values = self._transaction.db.execute(
-                "SELECT tenant, name, job_id, mark FROM names WHERE (tenant, name) > (?, ?) "
-                "ORDER BY tenant, name LIMIT ?",
-                (tenant, name, limit + 1),
-            ).fetchall()
-        rows = [NameRow(*value) for value in values[:limit]]
-        has_more = len(values) > limit
-        return NamePage(rows, dumps(rows[-1].key) if has_more else None)
-
     def _find(self, key: NameKey) -> NameRow | None:
         value = self._transaction.db.execute(
             "SELECT tenant, name, job_id, mark FROM names WHERE tenant = ? AND name = ?", key
@@ -67,3 +58,18 @@ class SqliteJobNames:
                 (new.job_id, new.mark, *new.key),
             )
         return existing in (old, new)
+
+
+def walk_names(transaction: Transaction, cursor: str, limit: int) -> WalkPage:
+    """Return a page of the rows of all tenants, by tenant and name."""
+    after = cursor.removeprefix(NAMES_CURSOR_PREFIX)
+    tenant, name = loads(after) if after else ("", "")
+    values = transaction.db.execute(
+        "SELECT tenant, name, job_id, mark FROM names WHERE (tenant, name) > (?, ?) "
+        "ORDER BY tenant, name LIMIT ?",
+        (tenant, name, limit + 1),
+    ).fetchall()
+    rows = [NameRow(*value) for value in values[:limit]]
+    has_more = len(values) > limit
+    following = NAMES_CURSOR_PREFIX + dumps(rows[-1].key) if has_more else None
+    return WalkPage((), following, names=rows)
