@@ -16,7 +16,7 @@ from punctual_cli.apply.fields import Difference, fields_to_send, find_differenc
 from punctual_cli.apply.file import SET_TAG, DeclaredGroup, DeclaredJob, field_faults
 from punctual_cli.apply.yaml_lines import Fault
 
-LIVE_JOB_STATUSES = ("SCHEDULED", "PAUSED")
+LIVE_JOB_STATUSES: tuple[Literal["SCHEDULED"], Literal["PAUSED"]] = ("SCHEDULED", "PAUSED")
 Job = Mapping[str, Any]  # as the API shows it
 
 
@@ -63,8 +63,7 @@ class PresentJobs:
         self._by_name: dict[tuple[str | None, str], list[Job]] = {}
         self._by_id: dict[str, Job] = {}
         for job in jobs:
-            # A job that ran at once has no schedule to declare.
-            if job["schedule_type"] != "IMMEDIATE":
+            if is_declarable(job):
                 self._by_name.setdefault((set_name_of(job), job["name"]), []).append(job)
                 self._by_id[job["job_id"]] = job
 
@@ -99,6 +98,11 @@ class PresentJobs:
         """Return the id of the last cancelled job with this name."""
         jobs = self._by_name.get((declared.set_name, declared.name), [])
         return max((job["job_id"] for job in jobs if job["status"] == "CANCELLED"), default="")
+
+
+def is_declarable(job: Job) -> bool:
+    """Return whether a file can declare the job. A job that ran at once has no schedule."""
+    return bool(job["schedule_type"] != "IMMEDIATE")
 
 
 def set_name_of(job: Job) -> str | None:

@@ -155,12 +155,13 @@ def _load_groups(
 def _make_plan(session: Session, groups: "Sequence[DeclaredGroup]", prune: bool) -> "Plan":
     from punctual_cli.apply import file as declarations
     from punctual_cli.apply.plan import make_plan
+    from punctual_cli.apply.present_jobs import read_present_jobs
 
     with progress.spinner(session, "Reading the jobs"):
         task_types = (
             frozenset(session.client.health().task_types) or declarations.ALL_FEATURES.task_types
         )
-        jobs = [job.raw for job in session.client.jobs.list()]
+        jobs = [job.raw for job in read_present_jobs(session.client, groups)]
     features = declarations.ALL_FEATURES._replace(task_types=task_types)
     plan, faults = make_plan(groups, jobs, prune, session.clock(), features)
     if faults:

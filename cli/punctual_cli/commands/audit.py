@@ -7,7 +7,6 @@ import typer
 from punctual_cli.input.completions import complete_jobs
 from punctual_cli.input.job_flags import parse_time_option
 from punctual_cli.input.options import DEFAULT_LIST_LIMIT, From, Limit, To, fetch_up_to
-from punctual_cli.input.references import find_job_id
 from punctual_cli.output import answers
 from punctual_cli.output.columns import Column
 from punctual_cli.session import Session
@@ -22,7 +21,7 @@ def audit(
         str | None,
         typer.Option(
             metavar="JOB",
-            help="Only entries of this job.",
+            help="Only entries of the job with this id or name.",
             autocompletion=complete_jobs,
             show_default=False,
         ),
@@ -46,12 +45,11 @@ def audit(
     Requires the role admin.
     """
     now = session.clock()
-    job_id = None if job is None else find_job_id(session.client, job)
     audit_entries = fetch_up_to(
         session,
         limit,
         lambda max_items: session.client.audit.list(
-            job_id=job_id,
+            job=job,
             caller=caller,
             action=action,
             from_=None if start is None else parse_time_option("--from", start, now),

@@ -8,7 +8,6 @@ import typer
 from punctual_cli.errors import CommandError, ExitCode
 from punctual_cli.input.completions import complete_jobs
 from punctual_cli.input.options import DEFAULT_LIST_LIMIT, Limit, Quiet, fetch_up_to
-from punctual_cli.input.references import find_job_id
 from punctual_cli.output import answers
 from punctual_cli.output.columns import Column
 from punctual_cli.session import Session
@@ -41,7 +40,7 @@ def acknowledge(
         str,
         typer.Argument(
             metavar="FAILURE",
-            help="Id of a failure, or a job: all of its failures.",
+            help="Id of a failure, or id or name of a job: all of its failures.",
             autocompletion=complete_jobs,
         ),
     ],
@@ -63,10 +62,8 @@ def acknowledge(
 def _failure_ids(session: Session, reference: str) -> list[str]:
     if _FAILURE_ID.fullmatch(reference):
         return [reference]
-    job_id = find_job_id(session.client, reference)
-    failure_ids = [
-        failure.failure_id for failure in session.client.failures.list() if failure.job_id == job_id
-    ]
+    failures = session.client.failures.list(job=reference)
+    failure_ids = [failure.failure_id for failure in failures]
     if not failure_ids:
         raise CommandError(f"The job {reference} has no open failure.", ExitCode.NOT_FOUND)
     return failure_ids

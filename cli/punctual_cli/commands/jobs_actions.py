@@ -12,7 +12,7 @@ from punctual_cli.input.choices import Missed
 from punctual_cli.input.job_flags import parse_time_option
 from punctual_cli.input.options import Key, Yes, option_value
 from punctual_cli.input.prompting import confirm
-from punctual_cli.input.references import JobName, OneOrManyJobs, find_job_id
+from punctual_cli.input.references import JobName, OneOrManyJobs
 from punctual_cli.output import answers, progress, watch
 from punctual_cli.output.watch import Wait, WaitTimeout, max_wait_option
 from punctual_cli.session import Session
@@ -53,8 +53,7 @@ def pause(
     if one_job is None:
         act_on_many(session, "pause", bulk_filter, bulk, until=until_at, note=note)
         return
-    job_id = find_job_id(session.client, one_job)
-    _print_job(session, session.client.jobs.pause(job_id, until=until_at, note=note))
+    _print_job(session, session.client.jobs.pause(one_job, until=until_at, note=note))
 
 
 def resume(
@@ -84,9 +83,7 @@ def resume(
     if one_job is None:
         act_on_many(session, "resume", bulk_filter, bulk, missed=option_value(missed))
         return
-    resumed_job = session.client.jobs.resume(
-        find_job_id(session.client, one_job), missed=option_value(missed)
-    )
+    resumed_job = session.client.jobs.resume(one_job, missed=option_value(missed))
     _print_job(session, resumed_job)
 
 
@@ -106,7 +103,7 @@ def cancel(
     if one_job is None:
         act_on_many(session, "cancel", bulk_filter, bulk)
         return
-    _print_job(session, session.client.jobs.cancel(find_job_id(session.client, one_job)))
+    _print_job(session, session.client.jobs.cancel(one_job))
 
 
 def run(
@@ -142,8 +139,7 @@ def run(
             )
         act_on_many(session, "run_now", bulk_filter, bulk, idempotency_key=key, **payload_fields)
         return
-    job_id = find_job_id(session.client, one_job)
-    started_run = session.client.jobs.run(job_id, idempotency_key=key, **payload_fields)
+    started_run = session.client.jobs.run(one_job, idempotency_key=key, **payload_fields)
     watch.show_started_run(session, started_run, wait, max_wait)
 
 
@@ -165,7 +161,7 @@ def backfill(
     """
     now = session.clock()
     times = parse_time_option("--from", start, now), parse_time_option("--to", end, now)
-    job_id = find_job_id(session.client, job)
+    job_id = session.client.jobs.id_of(job)
     with progress.spinner(session, "Reading the runs"):
         result = session.client.jobs.backfill(job_id, *times, dry_run=True)
     if dry_run:

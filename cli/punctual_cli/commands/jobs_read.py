@@ -14,7 +14,7 @@ from punctual_cli.input.options import (
     Quiet,
     fetch_up_to,
 )
-from punctual_cli.input.references import JobName, find_job
+from punctual_cli.input.references import JobName
 from punctual_cli.output import answers, job_views
 from punctual_cli.session import Session
 
@@ -54,18 +54,17 @@ def show(session: Session, job: JobName) -> None:
     """Show one job with its schedule, latest run and next run."""
     answers.write_item(
         session,
-        find_job(session.client, job),
+        session.client.jobs.get(job),
         lambda shown_job: job_views.print_card(session, shown_job),
     )
 
 
 def versions(session: Session, job: JobName, limit: Limit = DEFAULT_LIST_LIMIT) -> None:
     """List the versions of a job: the time and the author of each change, and what it changed."""
-    found_job = find_job(session.client, job)
     listed = fetch_up_to(
         session,
         limit,
-        lambda max_items: session.client.jobs.versions(found_job, limit=max_items),
+        lambda max_items: session.client.jobs.versions(job, limit=max_items),
     )
     answers.write_items(session, listed, lambda shown: job_views.print_versions(session, shown))
 
@@ -96,7 +95,7 @@ def explain(
     ] = None,
 ) -> None:
     """Explain why a job ran, did not run or will run at a time."""
-    found_job = find_job(session.client, job)
+    found_job = session.client.jobs.get(job)
     screen, zone = session.screen, find_zone(found_job.timezone)
     explanation = session.client.jobs.explain(
         found_job, None if at is None else _parse_explained_time(session, at, zone)

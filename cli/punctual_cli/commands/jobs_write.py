@@ -9,7 +9,7 @@ from punctual_cli.errors import CommandError, ExitCode, Failure, print_failure
 from punctual_cli.input import job_files
 from punctual_cli.input.job_flags import JobFlags
 from punctual_cli.input.options import Key
-from punctual_cli.input.references import JobName, find_job_id
+from punctual_cli.input.references import JobName
 from punctual_cli.output import answers, job_views, progress
 from punctual_cli.session import Session
 
@@ -134,7 +134,7 @@ def update(
     flags: JobFlags,
 ) -> None:
     """Change fields of a job. Other fields stay as they are."""
-    job_id = find_job_id(session.client, job)
+    job_id = session.client.jobs.id_of(job)
     base_fields = {} if file is None else job_files.read_job(file)
     if name is not None:
         base_fields["name"] = name

@@ -17,7 +17,7 @@ from punctual_cli.input.options import (
     Quiet,
     fetch_up_to,
 )
-from punctual_cli.input.references import LATEST_RUN, JobName, RunName, find_job_id, find_run
+from punctual_cli.input.references import LATEST_RUN, JobName, RunName, find_run
 from punctual_cli.output import answers, run_views
 from punctual_cli.output import watch as run_watch
 from punctual_cli.output.terminal_text import ColouredText
@@ -34,7 +34,7 @@ def list_runs(
         str | None,
         typer.Argument(
             metavar="JOB",
-            help="Only runs of this job.",
+            help="Only runs of the job with this id or name.",
             autocompletion=complete_jobs,
             show_default=False,
         ),
@@ -50,19 +50,18 @@ def list_runs(
     """
     if job is not None and (filters.job_name or filters.tag):
         raise CommandError("--job-name and --tag select runs of all jobs: leave out JOB.")
-    job_id = None if job is None else find_job_id(session.client, job)
     query = filters.query(session.clock())
     listed_runs = fetch_up_to(
         session,
         limit,
-        lambda max_items: session.client.runs.list(job_id, **query, limit=max_items),
+        lambda max_items: session.client.runs.list(job, **query, limit=max_items),
     )
     if quiet:
         answers.write_ids(session, [run.run_id for run in listed_runs])
     elif session.as_json:
         answers.write_json([run.raw for run in listed_runs])
     else:
-        run_views.print_table(session, listed_runs, filters.by, shows_jobs=job_id is None)
+        run_views.print_table(session, listed_runs, filters.by, shows_jobs=job is None)
 
 
 def show(session: Session, job: JobName, run: RunName = LATEST_RUN) -> None:

@@ -1,4 +1,4 @@
-"""Find the job and the run that an argument means."""
+"""The arguments that name a job or a run. The client finds the job of a name."""
 
 import re
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +9,10 @@ from punctual_cli.errors import CommandError, ExitCode
 from punctual_cli.input import completions
 
 if TYPE_CHECKING:
-    from punctual.client import Job, Punctual, Run
+    from punctual.client import Punctual, Run
 
-_UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_RUN_ID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 LATEST_RUN = "latest"
-MAX_SHOWN_MATCHES = 5
 
 JobName = Annotated[
     str,
@@ -39,47 +38,11 @@ RunName = Annotated[
 ]
 
 
-def find_job(client: "Punctual", reference: str) -> "Job":
-    """Return the live job of a name, or the newest job if all have ended."""
-    if _UUID_FORM.fullmatch(reference.lower()):
-        return client.jobs.get(reference.lower())
-    candidates = list(client.jobs.list(name=reference, status=("SCHEDULED", "PAUSED"))) or list(
-        client.jobs.list(name=reference, limit=1)
-    )
-    if not candidates:
-        raise CommandError(
-            f"There is no job {reference!r}.",
-            ExitCode.NOT_FOUND,
-            "List the jobs with `punctual jobs list`.",
-        )
-    if len(candidates) > 1:
-        listing = "\n".join(
-            f"  {job.job_id}  {job.status}" for job in candidates[:MAX_SHOWN_MATCHES]
-        )
-        omitted = (
-            f"\n  and {len(candidates) - MAX_SHOWN_MATCHES} more"
-            if len(candidates) > MAX_SHOWN_MATCHES
-            else ""
-        )
-        raise CommandError(
-            f"{len(candidates)} jobs are named {reference!r}. Use an id:\n{listing}{omitted}",
-            ExitCode.REFUSED,
-        )
-    return candidates[0]
-
-
-def find_job_id(client: "Punctual", reference: str) -> str:
-    """Return a job's id. An id is not checked, because the next call fails if it is unknown."""
-    job_id = reference.lower()
-    return job_id if _UUID_FORM.fullmatch(job_id) else find_job(client, reference).job_id
-
-
 def find_run(client: "Punctual", job: str, run: str) -> "Run":
-    """Return a run with its attempts."""
-    job_id = find_job_id(client, job)
+    """Return a run of a job with its attempts. The client finds the job by its name."""
     if run != LATEST_RUN:
-        return client.runs.get(job_id, _parse_run_id(run))
-    latest = next(iter(client.runs.list(job_id, limit=1)), None)
+        return client.runs.get(job, _parse_run_id(run))
+    latest = next(iter(client.runs.list(job, limit=1)), None)
     if latest is None:
         raise CommandError(
             f"Job {job!r} has no run yet.",
@@ -90,7 +53,7 @@ def find_run(client: "Punctual", job: str, run: str) -> "Run":
 
 
 def _parse_run_id(text: str) -> str:
-    if not _UUID_FORM.fullmatch(text.lower()):
+    if not _RUN_ID_FORM.fullmatch(text.lower()):
         raise CommandError(
             f"{text!r} is not the id of a run.",
             advice="List the runs with `punctual runs list JOB`.",

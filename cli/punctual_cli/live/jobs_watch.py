@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from punctual_cli.input import references
 from punctual_cli.live.top_view import LISTED_LIVE_STATUSES, MAX_LISTED_RUNS
 from punctual_cli.output import answers, run_views
 from punctual_cli.session import Session
@@ -22,7 +21,7 @@ OptionalJob = Annotated[
 
 def watch(session: Session, job: OptionalJob = None) -> None:
     """Show each change of jobs and their runs, until Ctrl-C."""
-    job_id = None if job is None else references.find_job_id(session.client, job)
+    job_id = None if job is None else session.client.jobs.id_of(job)
     names: dict[str, str] = {}
     for change in _changes(session, job_id):
         if session.as_json:
@@ -39,7 +38,7 @@ def _changes(session: Session, job_id: str | None) -> "Iterator[Change]":
     """Yield each change. Where changes are missing, the live runs of the lists come instead."""
     from punctual.client import Change
 
-    for change in session.client.changes(job_id=job_id):
+    for change in session.client.changes(job=job_id):
         yield change
         if change.kind == "gap":
             live_runs = session.client.runs.list(

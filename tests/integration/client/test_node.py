@@ -217,7 +217,7 @@ def test_audit_entries_of_a_job_are_listed(open_client: Any, url: str, name: str
     with open_client(url) as access:
         job = access.do(access.client.jobs.create(name=name, **LATER))
         access.do(access.client.jobs.pause(job))
-        entries = access.all(access.client.audit.list(job_id=job))
+        entries = access.all(access.client.audit.list(job=job))
     assert [entry.action for entry in entries] == ["job.pause", "job.create"]
     assert entries[0].at <= now()
 

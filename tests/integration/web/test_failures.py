@@ -116,6 +116,25 @@ def test_list_is_paged_and_its_tokens_are_of_this_list(client: NodeClient) -> No
     assert client.get(f"/v1/audit?next_token={other}").status == 422
 
 
+def test_failures_of_one_job_are_paged(client: NodeClient) -> None:
+    job_id, other_id = (submitted(client, {**CRON, "name": name})["job_id"] for name in "ab")
+    for number, error in enumerate(("first", "second", "third"), start=1):
+        end_run(client, job_id, number, error)
+        end_run(client, other_id, 10 + number, error)
+    first = client.get(f"/v1/failures?job_id={job_id}&limit=2").json
+    assert [failure["error"] for failure in first["failures"]] == ["third", "second"]
+    assert {failure["job_name"] for failure in first["failures"]} == {"a"}
+    token = first["next_token"]
+    last = client.get(f"/v1/failures?job_id={job_id}&limit=2&next_token={token}").json
+    assert [failure["error"] for failure in last["failures"]] == ["first"]
+    assert last["next_token"] is None
+    assert client.get(f"/v1/failures?limit=2&next_token={token}").status == 422
+    assert client.get(f"/v1/failures?job_id={other_id}&limit=2&next_token={token}").status == 422
+    assert client.get(f"/v1/failures?job_id={an_id(99)}").json["failures"] == []
+    assert client.get("/v1/failures?job_id=").status == 422
+    assert client.get("/v1/failures?job_id=a").status == 404
+
+
 def test_viewer_cannot_acknowledge_and_tenants_do_not_see_each_other(tmp_path: Path) -> None:
     node = GuardedNode(tmp_path)
     try:
@@ -132,6 +151,9 @@ def test_viewer_cannot_acknowledge_and_tenants_do_not_see_each_other(tmp_path: P
         end_run(node, job_id, 1, tenant="acme")
         assert failures(node, **headers("umbrella", Role.OPERATOR)) == []
         (failure,) = failures(node, **headers("acme", Role.VIEWER))
+        of_job = f"/v1/failures?job_id={job_id}"
+        other = node.call("GET", of_job, None, headers("umbrella", Role.OPERATOR))
+        assert other.json["failures"] == []
         path = f"/v1/failures/{failure['failure_id']}/acknowledge"
         for tenant, role, status in (
             ("acme", Role.VIEWER, 403),

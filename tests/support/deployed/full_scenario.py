@@ -224,6 +224,8 @@ def _read_everything(api: Gateway, jobs: list[str]) -> None:
     ):
         assert api.get(target).status == 200, target
     failures = api.get("/failures").json["failures"]
+    of_job = api.get(f"/failures?job_id={failures[0]['job_id']}").json["failures"]
+    assert failures[0] in of_job
     known = api.post(f"/failures/{failures[0]['failure_id']}/acknowledge", {"note": "known"})
     assert known.status == 200
     preview = {"schedule_type": "CRON", "cron_expression": "0 9 * * *"}

@@ -19,6 +19,8 @@ from tests.support.client.driver import (
 )
 from tests.support.client.kinds import JOB
 
+JOB_ID = str(JOB["job_id"])
+
 
 def test_attempts_of_one_call_carry_the_same_key() -> None:
     driver = StepDriver(NO_ANSWER, NO_CONNECTION, refused(503), answer_with(202, JOB))
@@ -67,7 +69,7 @@ def test_refusal_after_an_unanswered_attempt_is_uncertain() -> None:
 def test_tenant_over_its_limit_gets_the_retry_time() -> None:
     driver = StepDriver(refused(429, "LIMIT_EXCEEDED", retry_after="90"))
     with pytest.raises(RateLimited, match=r"Retry in 90 s\.") as raised:
-        driver.run_steps(jobs.get(driver.settings, "id"))
+        driver.run_steps(jobs.get(driver.settings, JOB_ID))
     assert raised.value.retry_after == 90.0
     assert driver.pauses == []
 
@@ -75,7 +77,7 @@ def test_tenant_over_its_limit_gets_the_retry_time() -> None:
 def test_call_sends_no_attempt_after_the_time_limit() -> None:
     driver = StepDriver(*[NO_ANSWER] * 9, attempts=9, seconds=60.0)
     with pytest.raises(Unavailable):
-        driver.run_steps(jobs.get(driver.settings, "id"))
+        driver.run_steps(jobs.get(driver.settings, JOB_ID))
     assert len(driver.sent) == 2
     assert driver.now - 100.0 < 60.0 + 30.0
 
@@ -84,7 +86,7 @@ def test_unanswered_backfill_is_not_repeated() -> None:
     driver = StepDriver(NO_ANSWER)
     with pytest.raises(Unavailable, match="may have taken effect") as raised:
         driver.run_steps(
-            jobs.backfill(driver.settings, "id", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
+            jobs.backfill(driver.settings, JOB_ID, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
         )
     assert raised.value.uncertain
     assert len(driver.sent) == 1
@@ -93,22 +95,22 @@ def test_unanswered_backfill_is_not_repeated() -> None:
 def test_backfill_that_did_not_act_or_is_a_dry_run_is_repeated() -> None:
     range_ = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
     driver = StepDriver(NO_CONNECTION, refused(429), answer_with(202, {"runs": 4}))
-    assert driver.run_steps(jobs.backfill(driver.settings, "id", *range_)).runs == 4
+    assert driver.run_steps(jobs.backfill(driver.settings, JOB_ID, *range_)).runs == 4
     driver = StepDriver(NO_ANSWER, answer_with(200, {"runs": 1, "times": ["2026-01-01T00:00:00Z"]}))
-    backfill = driver.run_steps(jobs.backfill(driver.settings, "id", *range_, dry_run=True))
+    backfill = driver.run_steps(jobs.backfill(driver.settings, JOB_ID, *range_, dry_run=True))
     assert backfill.runs == len(backfill.times) == 1
     assert backfill.times[0].tzinfo is not None
 
 
 def test_run_cancelled_by_an_unanswered_attempt_is_cancelled() -> None:
     driver = StepDriver(NO_ANSWER, refused(409), a_run("CANCELLED"))
-    assert driver.run_steps(runs.cancel(driver.settings, "job", "run")).status == "CANCELLED"
+    assert driver.run_steps(runs.cancel(driver.settings, JOB_ID, "run")).status == "CANCELLED"
 
 
 def test_cancel_of_an_ended_run_is_a_conflict() -> None:
     driver = StepDriver(refused(409))
     with pytest.raises(Conflict):
-        driver.run_steps(runs.cancel(driver.settings, "job", "run"))
+        driver.run_steps(runs.cancel(driver.settings, JOB_ID, "run"))
     driver = StepDriver(NO_ANSWER, refused(409), a_run("SUCCESS"))
     with pytest.raises(Conflict):
-        driver.run_steps(runs.cancel(driver.settings, "job", "run"))
+        driver.run_steps(runs.cancel(driver.settings, JOB_ID, "run"))

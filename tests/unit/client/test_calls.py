@@ -269,7 +269,7 @@ def test_run_is_named_by_a_run_or_by_two_ids(open_client: Any) -> None:
     with open_client(transport=server.transport) as access:
         run = access.do(access.client.runs.get(ID, RUN_ID))
         assert access.do(access.client.runs.get(run)) == run
-        with pytest.raises(Misuse, match="a job_id and a run_id"):
+        with pytest.raises(Misuse, match="a job and a run_id"):
             access.do(access.client.runs.get(ID))
         with pytest.raises(Misuse, match="got None"):
             access.do(access.client.jobs.get(None))

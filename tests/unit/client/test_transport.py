@@ -143,7 +143,7 @@ def test_answer_over_the_size_limit_is_refused(open_client: Any) -> None:
         open_client(transport=server.transport, most_bytes=1_000) as access,
         pytest.raises(Unexpected, match="1,000 bytes"),
     ):
-        access.do(access.client.jobs.get("id"))
+        access.do(access.client.jobs.get(JOB["job_id"]))
     assert len(server.asked) == 1
 
 
@@ -151,7 +151,7 @@ def test_answer_over_the_size_limit_is_refused(open_client: Any) -> None:
 def test_failed_connection_is_retried(open_client: Any) -> None:
     server = Server(httpx.ConnectError("refused"), httpx.ReadTimeout(""), a_job())
     with open_client(transport=server.transport, retries=Retries(first_delay=0.0)) as access:
-        assert access.do(access.client.jobs.get("id")).name == JOB["name"]
+        assert access.do(access.client.jobs.get(JOB["job_id"])).name == JOB["name"]
     assert len(server.asked) == 3
 
 
@@ -160,9 +160,9 @@ def test_client_with_one_attempt_does_not_retry(open_client: Any) -> None:
     server = Server(httpx.ConnectError("refused"))
     with (
         open_client(transport=server.transport, retries=Retries(attempts=1)) as access,
-        pytest.raises(Unavailable, match=r"GET http://punctual.test/v1/jobs/id: no connection"),
+        pytest.raises(Unavailable, match=r"GET http://punctual.test/v1/jobs/.*: no connection"),
     ):
-        access.do(access.client.jobs.get("id"))
+        access.do(access.client.jobs.get(JOB["job_id"]))
     assert len(server.asked) == 1
 
 
@@ -171,7 +171,7 @@ def test_client_sleeps_for_the_retry_delay(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("punctual.client.clock.sleep", slept.append)
     server = Server(httpx.ConnectError("refused"), a_job())
     with Punctual("http://punctual.test", transport=server.transport) as client:
-        client.jobs.get("id")
+        client.jobs.get(str(JOB["job_id"]))
     assert len(slept) == 1
     assert 0 <= slept[0] < 0.1
 
@@ -218,7 +218,7 @@ def test_saved_output_is_never_in_memory_as_a_whole(open_client: Any, tmp_path: 
     with open_client(transport=server.transport, most_bytes=1_000) as access:
         tracemalloc.start()
         try:
-            saved = access.do(access.client.runs.save_output("j", "r", to=path))
+            saved = access.do(access.client.runs.save_output(JOB["job_id"], "r", to=path))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -232,7 +232,9 @@ def test_output_that_breaks_off_is_begun_again(open_client: Any, tmp_path: Path)
     server = Server(pieces(2, httpx.ReadError("reset")), pieces(1))
     path = tmp_path / "output"
     with open_client(transport=server.transport, retries=NO_DELAY) as access:
-        assert access.do(access.client.runs.save_output("j", "r", to=path)).size == len(PIECE)
+        assert access.do(access.client.runs.save_output(JOB["job_id"], "r", to=path)).size == len(
+            PIECE
+        )
     assert path.read_bytes() == PIECE[:-1] + b"y"
 
 
@@ -244,7 +246,7 @@ def test_stream_gets_the_content_once(open_client: Any) -> None:
         open_client(transport=server.transport, retries=NO_DELAY) as access,
         pytest.raises(Unavailable, match="no answer"),
     ):
-        access.do(access.client.runs.save_output("j", "r", to=stream))
+        access.do(access.client.runs.save_output(JOB["job_id"], "r", to=stream))
     assert (len(server.asked), len(stream.getvalue())) == (2, 2 * len(PIECE))
 
 
@@ -253,7 +255,7 @@ def test_refused_output_leaves_the_file_as_it_is(open_client: Any, tmp_path: Pat
     path = tmp_path / "output"
     path.write_text("earlier")
     with open_client(transport=Server(NO_OUTPUT).transport) as access, pytest.raises(NotFound):
-        access.do(access.client.runs.save_output("j", "r", to=path))
+        access.do(access.client.runs.save_output(JOB["job_id"], "r", to=path))
     assert path.read_text() == "earlier"
 
 

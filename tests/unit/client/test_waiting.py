@@ -16,6 +16,9 @@ from tests.support.client.driver import (
     run_with_status,
 )
 from tests.support.client.feed_driver import FeedDriver, a_state
+from tests.support.client.kinds import JOB
+
+JOB_ID = str(JOB["job_id"])
 
 RUNNING = a_state(0, "RUNNING")
 
@@ -25,7 +28,7 @@ def wait(driver: FeedDriver, **options: Any) -> Run:
 
 
 def follow_logs(driver: FeedDriver) -> list[str]:
-    return list(driver.stream_items(runs.follow_logs(driver.settings, "job", "run")))
+    return list(driver.stream_items(runs.follow_logs(driver.settings, JOB_ID, "run")))
 
 
 def test_end_of_a_run_is_told_at_once_and_a_minute_takes_few_calls() -> None:
@@ -159,7 +162,7 @@ def test_waiting_without_time_reads_once() -> None:
 def test_run_now_may_wait_for_its_run() -> None:
     driver = FeedDriver(a_state(0, "QUEUED"), a_state(1, "RUNNING"), a_state(2, "SUCCESS"))
     run = driver.run_steps(
-        jobs.run(driver.settings, "job", payload={"a": 1}, wait=True, timeout=10)
+        jobs.run(driver.settings, JOB_ID, payload={"a": 1}, wait=True, timeout=10)
     )
     assert run.succeeded
     assert driver.calls["runNow"] == 1
@@ -260,9 +263,9 @@ def test_character_split_between_two_answers_is_joined() -> None:
 def test_logs_of_a_missing_run_are_not_followed() -> None:
     driver = StepDriver(answer_with(200, {"next_cursor": "a"}), refused(404))
     with pytest.raises(NotFound):
-        list(driver.stream_items(runs.follow_logs(driver.settings, "job", "run")))
+        list(driver.stream_items(runs.follow_logs(driver.settings, JOB_ID, "run")))
 
 
 def test_logs_are_read_piece_by_piece() -> None:
     driver = StepDriver(log_answer("ab", 2), log_answer("c", 3), log_answer("", 3))
-    assert driver.run_steps(runs.logs(driver.settings, "job", "run")) == ("abc", 3)
+    assert driver.run_steps(runs.logs(driver.settings, JOB_ID, "run")) == ("abc", 3)

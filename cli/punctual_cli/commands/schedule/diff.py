@@ -11,7 +11,6 @@ from punctual_cli.commands.apply import planned
 from punctual_cli.errors import CommandError
 from punctual_cli.input import completions, job_files, moments
 from punctual_cli.input.job_flags import JobFlags
-from punctual_cli.input.references import find_job
 from punctual_cli.output import answers
 from punctual_cli.session import Session
 
@@ -138,7 +137,7 @@ def _changed_job(session: Session, reference: str, flags: JobFlags) -> tuple[str
             "The new schedule is missing.",
             advice="Add --cron, --every, --at, --tz or --set. Two cron expressions go too.",
         )
-    job = find_job(session.client, reference)
+    job = session.client.jobs.get(reference)
     changes = flags.apply_to({}, session.clock())
     return job.name, job, changed_schedule(job.raw, changes)
 

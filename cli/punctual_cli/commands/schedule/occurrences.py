@@ -7,7 +7,7 @@ import typer
 
 from punctual_cli.input import moments
 from punctual_cli.input.job_flags import parse_time_option
-from punctual_cli.input.references import JobName, find_job
+from punctual_cli.input.references import JobName
 from punctual_cli.output import answers
 from punctual_cli.output.columns import Column
 from punctual_cli.session import Session
@@ -29,8 +29,7 @@ def occurrences(
     """Show every outcome of a job and its planned times, earliest first."""
     now = session.clock()
     start_at, end_at = parse_time_option("--from", start, now), parse_time_option("--to", end, now)
-    found_job = find_job(session.client, job)
-    items = session.client.jobs.occurrences(found_job, start_at, end_at)
+    items = session.client.jobs.occurrences(job, start_at, end_at)
     if session.as_json:
         answers.write_json([_as_json(item) for item in items])
     else:

@@ -6,7 +6,7 @@ from tests.support.acceptance.contract import NEVER_SOON, Api, Json, eventually,
 
 
 def of_job(api: Api, job_id: str) -> list[Json]:
-    return [one for one in api.pages("/failures", "failures") if one["job_id"] == job_id]
+    return list(api.pages("/failures", "failures", job_id=job_id))
 
 
 @pytest.mark.needs("script")
@@ -18,6 +18,7 @@ def test_failure_is_open_until_a_run_succeeds(api: Api) -> None:
     path = f"/failures/{failure['failure_id']}/acknowledge"
     known = api("POST", path, {"note": "a disk is on its way"}).json()
     assert known["acknowledged"]["note"] == "a disk is on its way"
+    assert known in api.pages("/failures", "failures")
     api.ended(api.run_now(job_id))
     (again,) = eventually(lambda: [one for one in of_job(api, job_id) if one["count"] == 2])
     assert again["acknowledged"] == known["acknowledged"]

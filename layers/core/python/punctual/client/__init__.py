@@ -13,6 +13,7 @@ from punctual.client.answers.versions import JobVersion
 from punctual.client.async_client import AsyncPunctual
 from punctual.client.calls.retrying import Retries
 from punctual.client.errors import (
+    AmbiguousName,
     BadWebhook,
     Conflict,
     FieldError,
@@ -65,6 +66,7 @@ from punctual.client.webhooks import verify_webhook
 __all__ = [
     "Accepted",
     "Acknowledgement",
+    "AmbiguousName",
     "Artifact",
     "AsyncPunctual",
     "Attempt",

@@ -109,6 +109,7 @@ class AsyncJobs(AsyncGroup):
     create_many = AsyncCallMethod(jobs.create_many)
     list = AsyncStreamMethod(jobs.list_jobs)
     get = AsyncCallMethod(jobs.get)
+    id_of = AsyncCallMethod(jobs.id_of)
     update = AsyncCallMethod(jobs.update)
     cancel = AsyncCallMethod(jobs.cancel)
     pause = AsyncCallMethod(jobs.pause)

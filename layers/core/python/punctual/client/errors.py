@@ -16,7 +16,7 @@ class FieldError(NamedTuple):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """The error that the server answered (RFC 9457)."""
+    """The error that the server answered (RFC 9457), or that its list of jobs showed."""
 
     status: int
     code: str
@@ -106,6 +106,14 @@ class NameTaken(Conflict):
     @property
     def job_id(self) -> str | None:
         return None if self.problem is None else self.problem.raw.get("job_id")
+
+
+class AmbiguousName(Conflict):
+    """Several jobs have the name. `job_ids` are the first of them: use one of these ids."""
+
+    @property
+    def job_ids(self) -> tuple[str, ...]:
+        return () if self.problem is None else tuple(self.problem.raw.get("job_ids", ()))
 
 
 class PreconditionFailed(Refused):

@@ -111,6 +111,7 @@ class Jobs(Group):
     create_many = CallMethod(jobs.create_many)
     list = StreamMethod(jobs.list_jobs)
     get = CallMethod(jobs.get)
+    id_of = CallMethod(jobs.id_of)
     update = CallMethod(jobs.update)
     cancel = CallMethod(jobs.cancel)
     pause = CallMethod(jobs.pause)

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from punctual.client.answers.changes import Change, ChangePage
 from punctual.client.call_steps import ClientSettings, Item, Pause, Steps, Stream, send_request
+from punctual.client.endpoints.job_references import JobRef, job_id_of
 from punctual.client.errors import RateLimited, Unavailable
-from punctual.client.job import Job
 from punctual.client.model import decode_model
 from punctual.client.wire import Repeat, Request, query_parameters
 
@@ -26,12 +26,13 @@ def read_changes(
     settings: ClientSettings,
     *,
     after: str | None = None,
-    job_id: str | Job | None = None,
+    job: JobRef | None = None,
     run_id: str | None = None,
     kind: str | None = None,
     wait_seconds: int = 0,
 ) -> Steps[ChangePage]:
     """Return the changes since the cursor `after`, or the cursor of now without one."""
+    job_id = None if job is None else (yield from job_id_of(settings, job))
     filters = _filters(job_id, run_id, kind)
     return (yield from _read(settings, after, filters, wait_seconds))
 
@@ -40,7 +41,7 @@ def follow(
     settings: ClientSettings,
     *,
     after: str | None = None,
-    job_id: str | Job | None = None,
+    job: JobRef | None = None,
     run_id: str | None = None,
     kind: str | None = None,
 ) -> Stream[Change]:
@@ -50,6 +51,7 @@ def follow(
     client's retries. Where changes are missing, a change of the kind `gap` comes: read the lists
     again then.
     """
+    job_id = None if job is None else (yield from job_id_of(settings, job))
     follower = Follower(settings, after=after, job_id=job_id, run_id=run_id, kind=kind)
     if after is None:
         yield from follower.begin()
@@ -73,7 +75,7 @@ class Follower:
         settings: ClientSettings,
         *,
         after: str | None = None,
-        job_id: str | Job | None = None,
+        job_id: str | None = None,
         run_id: str | None = None,
         kind: str | None = None,
         max_poll_seconds: float = inf,
@@ -146,9 +148,8 @@ def reconnecting(
 
 
 def _filters(
-    job_id: str | Job | None, run_id: str | None, kind: str | None
+    job_id: str | None, run_id: str | None, kind: str | None
 ) -> tuple[tuple[str, str], ...]:
-    job_id = job_id.job_id if isinstance(job_id, Job) else job_id
     return query_parameters(job_id=job_id, run_id=run_id, kind=kind)
 
 

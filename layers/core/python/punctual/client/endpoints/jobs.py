@@ -10,6 +10,7 @@ from punctual.client.answers.versions import JobVersion
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
 from punctual.client.calls.batching import chunk_key, split_into_chunks, submit_chunk
 from punctual.client.calls.paging import stream_pages
+from punctual.client.endpoints.job_references import JobRef, job_id_of
 from punctual.client.errors import Misuse, PunctualError
 from punctual.client.fields import (
     JobChanges,
@@ -40,7 +41,6 @@ from punctual.client.wire import (
     query_parameters,
 )
 
-JobRef = str | Job
 Version = int | str | Job  # "*" and None match any version
 
 
@@ -120,8 +120,14 @@ def list_jobs(
 
 
 def get(settings: ClientSettings, job: JobRef) -> Steps[Job]:
-    request = Request("GET", _job_path(job), repeat=Repeat.READS)
+    path = yield from _job_path(settings, job)
+    request = Request("GET", path, repeat=Repeat.READS)
     return decode_model(Job, (yield from send_request(settings, request)))
+
+
+def id_of(settings: ClientSettings, job: JobRef) -> Steps[str]:
+    """Return the id of a job. An id is not checked, so only a name takes a call."""
+    return (yield from job_id_of(settings, job))
 
 
 def update(
@@ -132,12 +138,14 @@ def update(
     **changes: Unpack[JobChanges],
 ) -> Steps[Job]:
     """Change the given fields. With `if_match`, change them only if the job has this version."""
-    return (yield from _send_change(settings, "PATCH", _job_path(job), if_match, changes))
+    path = yield from _job_path(settings, job)
+    return (yield from _send_change(settings, "PATCH", path, if_match, changes))
 
 
 def cancel(settings: ClientSettings, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
     """Cancel the job and stop its live runs. A repeated call changes nothing."""
-    return (yield from _send_change(settings, "DELETE", _job_path(job), if_match))
+    path = yield from _job_path(settings, job)
+    return (yield from _send_change(settings, "DELETE", path, if_match))
 
 
 def pause(
@@ -155,7 +163,8 @@ def pause(
     content = {
         name: value for name, value in (("until", until), ("note", note)) if value is not None
     }
-    return (yield from _send_change(settings, "POST", _job_path(job, "pause"), if_match, content))
+    path = yield from _job_path(settings, job, "pause")
+    return (yield from _send_change(settings, "POST", path, if_match, content))
 
 
 def resume(
@@ -171,7 +180,8 @@ def resume(
     applies.
     """
     content = {} if missed is None else {"missed": missed}
-    return (yield from _send_change(settings, "POST", _job_path(job, "resume"), if_match, content))
+    path = yield from _job_path(settings, job, "resume")
+    return (yield from _send_change(settings, "POST", path, if_match, content))
 
 
 def run(
@@ -191,9 +201,8 @@ def run(
         settings.new_idempotency_key() if idempotency_key is None else idempotency_key
     )
     content = encode_body({} if payload is UNSET else {"payload": payload})
-    request = Request(
-        "POST", _job_path(job, "runNow"), body=content, headers=key_headers, repeat=Repeat.SAFE
-    )
+    path = yield from _job_path(settings, job, "runNow")
+    request = Request("POST", path, body=content, headers=key_headers, repeat=Repeat.SAFE)
     started_run = decode_model(Run, (yield from send_request(settings, request)))
     return (yield from wait_for_run(settings, started_run, timeout)) if wait else started_run
 
@@ -204,7 +213,8 @@ def backfill(
     """Run the occurrences in the range that did not run. With `dry_run`, only count them."""
     content = encode_body({"from": from_, "to": to, "dry_run": dry_run})
     repeat = Repeat.READS if dry_run else Repeat.NEVER
-    request = Request("POST", _job_path(job, "backfill"), body=content, repeat=repeat)
+    path = yield from _job_path(settings, job, "backfill")
+    request = Request("POST", path, body=content, repeat=repeat)
     value = decode_json((yield from send_request(settings, request)))
     return Backfill(required_field(value, "runs"), convert_times(value.get("times", [])))
 
@@ -216,9 +226,8 @@ def explain(
 
     Without `at`, explain the last due time. A text without an offset is in the job's time zone.
     """
-    request = Request(
-        "GET", _job_path(job, "explain"), query_parameters(at=at), repeat=Repeat.READS
-    )
+    path = yield from _job_path(settings, job, "explain")
+    request = Request("GET", path, query_parameters(at=at), repeat=Repeat.READS)
     return decode_model(Explanation, (yield from send_request(settings, request)))
 
 
@@ -226,27 +235,20 @@ def versions(
     settings: ClientSettings, job: JobRef, *, limit: int | None = None
 ) -> Stream[JobVersion]:
     """Yield the versions of the job, newest first, at most `limit` of them."""
-    path = _job_path(job, "versions")
-    return stream_pages(
+    path = yield from _job_path(settings, job, "versions")
+    yield from stream_pages(
         settings, path, (), "versions", lambda value: convert_model(JobVersion, value), limit
     )
 
 
 def status(settings: ClientSettings, job: JobRef) -> Steps[JobStatus]:
-    request = Request("GET", _job_path(job, "status"), repeat=Repeat.READS)
+    path = yield from _job_path(settings, job, "status")
+    request = Request("GET", path, repeat=Repeat.READS)
     return decode_model(JobStatus, (yield from send_request(settings, request)))
 
 
-def job_id_of(job: Any) -> str:
-    """Return the id of a job, or of an object with a `job_id`."""
-    job_id = job if isinstance(job, str) else getattr(job, "job_id", None)
-    if not isinstance(job_id, str):
-        raise Misuse(f"job must be a Job or its job_id; got {job!r:.64}.")
-    return job_id
-
-
-def _job_path(job: JobRef, *parts: str) -> str:
-    return build_path("jobs", job_id_of(job), *parts)
+def _job_path(settings: ClientSettings, job: JobRef, *parts: str) -> Steps[str]:
+    return build_path("jobs", (yield from job_id_of(settings, job)), *parts)
 
 
 def _send_change(

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from punctual.client.answers.schedules import Occurrence, Upcoming
 from punctual.client.call_steps import ClientSettings, Steps, collect_items
-from punctual.client.endpoints.jobs import JobRef
+from punctual.client.endpoints.job_references import JobRef, job_id_of
 from punctual.client.endpoints.runs import list_runs
 from punctual.client.endpoints.schedules import upcoming
 from punctual.client.errors import Misuse
@@ -24,13 +24,14 @@ def occurrences(
     entry is one item with its `count`. A planned time has the status PLANNED.
     """
     start, end = _parse_time("from_", from_), _parse_time("to", to)
+    job_id = yield from job_id_of(settings, job)
     # The plan is read first. So a job that fires in between is in both lists, and never in none.
     planned: list[Upcoming] = []
     for range_start, range_end in _ranges(start, end):
         planned += yield from collect_items(
-            upcoming(settings, job, from_=range_start, to=range_end)
+            upcoming(settings, job_id, from_=range_start, to=range_end)
         )
-    runs = yield from collect_items(list_runs(settings, job, from_=start, to=end))
+    runs = yield from collect_items(list_runs(settings, job_id, from_=start, to=end))
     outcomes = [
         Occurrence(run.scheduled_time, run.status, run) for run in runs if run.scheduled_time
     ]

@@ -3,8 +3,9 @@
 from punctual.client.answers.overview import Failure, Overview
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
 from punctual.client.calls.paging import stream_pages
+from punctual.client.endpoints.job_references import JobRef, job_id_of
 from punctual.client.model import convert_model, decode_model
-from punctual.client.wire import Repeat, Request, build_path, encode_body
+from punctual.client.wire import Repeat, Request, build_path, encode_body, query_parameters
 
 
 def overview(settings: ClientSettings) -> Steps[Overview]:
@@ -13,10 +14,22 @@ def overview(settings: ClientSettings) -> Steps[Overview]:
     return decode_model(Overview, (yield from send_request(settings, request)))
 
 
-def failures(settings: ClientSettings, *, limit: int | None = None) -> Stream[Failure]:
-    """Yield what failed and has not succeeded since. The last that happened comes first."""
-    return stream_pages(
-        settings, "/failures", (), "failures", lambda value: convert_model(Failure, value), limit
+def failures(
+    settings: ClientSettings, *, job: JobRef | None = None, limit: int | None = None
+) -> Stream[Failure]:
+    """Yield what failed and has not succeeded since, of one job or of all jobs.
+
+    The last that happened comes first.
+    """
+    job_id = None if job is None else (yield from job_id_of(settings, job))
+    filters = query_parameters(job_id=job_id)
+    yield from stream_pages(
+        settings,
+        "/failures",
+        filters,
+        "failures",
+        lambda value: convert_model(Failure, value),
+        limit,
     )
 
 

@@ -14,10 +14,9 @@ from msgspec import UNSET
 from punctual.client.call_steps import ClientSettings, Item, Steps, Stream, send_request
 from punctual.client.calls.paging import stream_pages
 from punctual.client.endpoints.changes import reconnecting
-from punctual.client.endpoints.jobs import job_id_of
+from punctual.client.endpoints.job_references import JobRef, job_id_of
 from punctual.client.errors import Conflict, Misuse, NotFound, Refused, Unexpected
 from punctual.client.fields import ReasonCode, RunStatusName, RunTime, TimeValue, Trigger
-from punctual.client.job import Job
 from punctual.client.model import convert_model, decode_model
 from punctual.client.run import Logs, Output, Run, SavedOutput
 from punctual.client.run_watch import RunWatch, read_run, wait_for_run, watch_run
@@ -37,14 +36,14 @@ LOG_WAIT_SECONDS = 1.0  # between two reads of a log, if the server waits for ch
 # A runner on AWS sends new text each 4 s, and it must be shown within 5 s.
 LOG_POLL_SECONDS = 0.5
 
-RunRef = str | Job | Run  # a run, or its job together with `run_id`
+RunRef = JobRef | Run  # a run, or its job together with `run_id`
 _decoder = partial(codecs.getincrementaldecoder("utf-8"), errors="replace")
 _REDIRECT_STATUSES = frozenset({302, 303, 307})
 
 
 def list_runs(
     settings: ClientSettings,
-    job: str | Job | None = None,
+    job: JobRef | None = None,
     *,
     status: RunStatusName | Sequence[RunStatusName] | None = None,
     trigger: Trigger | None = None,
@@ -75,8 +74,19 @@ def list_runs(
         job_name=job_name,
         tag=[f"{name}:{value}" for name, value in (tags or {}).items()],
     )
-    list_path = "/runs" if job is None else build_path("jobs", job_id_of(job), "runs")
-    return stream_pages(
+    return _stream_runs(settings, job, filters, limit)
+
+
+def _stream_runs(
+    settings: ClientSettings,
+    job: JobRef | None,
+    filters: tuple[tuple[str, str], ...],
+    limit: int | None,
+) -> Stream[Run]:
+    list_path = "/runs"
+    if job is not None:
+        list_path = build_path("jobs", (yield from job_id_of(settings, job)), "runs")
+    yield from stream_pages(
         settings, list_path, filters, "runs", lambda value: convert_model(Run, value), limit
     )
 
@@ -103,12 +113,12 @@ def _milliseconds_text(duration: float | timedelta | None) -> str:
 
 def get(settings: ClientSettings, run: RunRef, run_id: str | None = None) -> Steps[Run]:
     """Return a run with all its attempts."""
-    return (yield from read_run(settings, *_run_ids(run, run_id)))
+    return (yield from read_run(settings, *(yield from _run_ids(settings, run, run_id))))
 
 
 def cancel(settings: ClientSettings, run: RunRef, run_id: str | None = None) -> Steps[Run]:
     """Cancel a run. Raise Conflict if it had already ended."""
-    ids = _run_ids(run, run_id)
+    ids = yield from _run_ids(settings, run, run_id)
     request = Request("POST", _run_path(ids, "cancel"), repeat=Repeat.SAFE)
     try:
         return decode_model(Run, (yield from send_request(settings, request)))
@@ -134,7 +144,7 @@ def retry(
     key_headers = idempotency_headers(
         settings.new_idempotency_key() if idempotency_key is None else idempotency_key
     )
-    retry_path = _run_path(_run_ids(run, run_id), "retry")
+    retry_path = _run_path((yield from _run_ids(settings, run, run_id)), "retry")
     content = encode_body({} if payload is UNSET else {"payload": payload})
     request = Request("POST", retry_path, body=content, headers=key_headers, repeat=Repeat.SAFE)
     return decode_model(Run, (yield from send_request(settings, request)))
@@ -142,7 +152,8 @@ def retry(
 
 def output(settings: ClientSettings, run: RunRef, run_id: str | None = None) -> Steps[Output]:
     """Return the output of a run. `save_output` takes one that is too long for the memory."""
-    answer, is_truncated = yield from _read_output(settings, _run_ids(run, run_id))
+    ids = yield from _run_ids(settings, run, run_id)
+    answer, is_truncated = yield from _read_output(settings, ids)
     return Output(answer.body, _content_type(answer), is_truncated)
 
 
@@ -158,7 +169,8 @@ def save_output(
     A path gets a new content with each attempt. A stream gets one attempt once it has content.
     """
     file = ResponseFile(to)
-    answer, is_truncated = yield from _read_output(settings, _run_ids(run, run_id), file)
+    ids = yield from _run_ids(settings, run, run_id)
+    answer, is_truncated = yield from _read_output(settings, ids, file)
     return SavedOutput(file.size, _content_type(answer), is_truncated)
 
 
@@ -166,7 +178,7 @@ def logs(
     settings: ClientSettings, run: RunRef, run_id: str | None = None, *, after: int = 0
 ) -> Steps[Logs]:
     """Return the log of the current or last attempt so far, from the offset `offset` on."""
-    ids = _run_ids(run, run_id)
+    ids = yield from _run_ids(settings, run, run_id)
     pieces: list[bytes] = []
     while True:
         data, next_offset = yield from _read_log_piece(settings, ids, after)
@@ -182,7 +194,7 @@ def follow_logs(
     """Yield the log of each attempt as it grows, until the run has ended."""
     # Log text is not in the change feed. So the log of an attempt that goes on is read again and
     # again. The feed says when the attempt or the run has ended, and is the pause between reads.
-    ids = _run_ids(run, run_id)
+    ids = yield from _run_ids(settings, run, run_id)
     run_watch = RunWatch(settings, ids, run if isinstance(run, Run) else None)
     present_run = yield from run_watch.begin()
     decoder = _decoder()
@@ -283,12 +295,12 @@ def _follow_redirect(
         raise Unexpected(text, problem=error.problem) from error
 
 
-def _run_ids(run: RunRef, run_id: str | None) -> tuple[str, str]:
+def _run_ids(settings: ClientSettings, run: RunRef, run_id: str | None) -> Steps[tuple[str, str]]:
     if run_id is not None:
-        return job_id_of(run), run_id
+        return (yield from job_id_of(settings, run)), run_id
     if isinstance(run, Run):
         return run.job_id, run.run_id
-    raise Misuse("The arguments must be a Run, or a job_id and a run_id.")
+    raise Misuse("The arguments must be a Run, or a job and a run_id.")
 
 
 def _run_path(ids: tuple[str, str], action: str) -> str:

@@ -5,6 +5,7 @@ from typing import Unpack
 from punctual.client.answers.schedules import Forecast, Preview, ScheduleDiff, Upcoming
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
 from punctual.client.calls.paging import stream_pages
+from punctual.client.endpoints.job_references import JobRef, job_id_of
 from punctual.client.fields import ScheduleFields, TimeValue
 from punctual.client.job import Job
 from punctual.client.model import convert_model, decode_model
@@ -29,17 +30,16 @@ def preview(
 
 def upcoming(
     settings: ClientSettings,
-    job: str | Job | None = None,
+    job: JobRef | None = None,
     *,
     from_: TimeValue | None = None,
     to: TimeValue | None = None,
     limit: int | None = None,
 ) -> Stream[Upcoming]:
     """Yield the occurrences of one job or of all jobs in order of time, for at most 31 days."""
-    filters = query_parameters(
-        job_id=job.job_id if isinstance(job, Job) else job, from_=from_, to=to
-    )
-    return stream_pages(
+    job_id = None if job is None else (yield from job_id_of(settings, job))
+    filters = query_parameters(job_id=job_id, from_=from_, to=to)
+    yield from stream_pages(
         settings,
         "/schedules/upcoming",
         filters,
@@ -51,7 +51,7 @@ def upcoming(
 
 def diff(
     settings: ClientSettings,
-    before: str | Job | ScheduleFields,
+    before: JobRef | ScheduleFields,
     after: ScheduleFields,
     *,
     from_: TimeValue | None = None,
@@ -59,12 +59,15 @@ def diff(
 ) -> Steps[ScheduleDiff]:
     """Return what a change of the schedule adds, removes, moves and leaves in the next days.
 
-    `before` is a job, the id of a job, or the fields of a schedule.
+    `before` is a job, the id or the name of a job, or the fields of a schedule.
     """
     range_fields = {"from": from_, "days": days}
+    present: str | ScheduleFields = (
+        (yield from job_id_of(settings, before)) if isinstance(before, str | Job) else before
+    )
     content = encode_body(
         {
-            "before": before.job_id if isinstance(before, Job) else before,
+            "before": present,
             "after": after,
             **{name: value for name, value in range_fields.items() if value is not None},
         }

@@ -6,6 +6,7 @@ from typing import Any
 from punctual.client.call_steps import ClientSettings, Steps, Stream, send_request
 from punctual.client.calls.error_mapping import error_of_problem, read_problem
 from punctual.client.calls.paging import stream_pages
+from punctual.client.endpoints.job_references import JobRef, job_id_of
 from punctual.client.errors import Unexpected
 from punctual.client.fields import Role, TimeValue
 from punctual.client.installation import (
@@ -19,7 +20,6 @@ from punctual.client.installation import (
     Token,
     WebhookSecret,
 )
-from punctual.client.job import Job
 from punctual.client.model import M, convert_model, decode_json, decode_model, required_field
 from punctual.client.wire import (
     SUCCESS_STATUSES,
@@ -92,7 +92,7 @@ def webhook_secret(settings: ClientSettings) -> Steps[str]:
 def audit(
     settings: ClientSettings,
     *,
-    job_id: str | Job | None = None,
+    job: JobRef | None = None,
     caller: str | None = None,
     action: str | None = None,
     from_: TimeValue | None = None,
@@ -100,11 +100,9 @@ def audit(
     limit: int | None = None,
 ) -> Stream[AuditEntry]:
     """Yield the changes in the audit, the newest first."""
-    filter_job_id = job_id.job_id if isinstance(job_id, Job) else job_id
-    filters = query_parameters(
-        job_id=filter_job_id, caller=caller, action=action, from_=from_, to=to
-    )
-    return stream_pages(
+    job_id = None if job is None else (yield from job_id_of(settings, job))
+    filters = query_parameters(job_id=job_id, caller=caller, action=action, from_=from_, to=to)
+    yield from stream_pages(
         settings,
         "/audit",
         filters,

@@ -124,6 +124,9 @@ class DynamoFailures:
             return FailurePage(shown, (BY_JOB, *_job_order(shown[-1])))
         return FailurePage(shown, (BY_JOB, read_until, "") if read_until else None)
 
+    def of_job(self, key: JobKey) -> Sequence[Failure]:
+        return _parse(self._read(key), self._clock()).failures
+
     def find(self, tenant: str, failure_id: str) -> Failure | None:
         key = JobKey(tenant, parse_failure_id(failure_id)[0])
         row = _parse(self._read(key), self._clock())

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from punctual.domain.failures import Acknowledgement, Failure
+from punctual.engine.ports.rows import JobKey
 
 MAX_COUNTED_FAILURES = 10_000
 
@@ -31,6 +32,9 @@ class Failures(Protocol):
 
     def page(self, tenant: str, limit: int, after: tuple[str, ...] | None) -> FailurePage:
         """Return a page of the tenant's open failures."""
+
+    def of_job(self, key: JobKey) -> Sequence[Failure]:
+        """Return the open failures of one job, in any order."""
 
     def find(self, tenant: str, failure_id: str) -> Failure | None:
         """Return an open failure, or None."""

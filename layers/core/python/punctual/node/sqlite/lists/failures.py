@@ -134,6 +134,10 @@ class SqliteFailures:
                 self._decode(tenant, rows[:limit]), (str(last), job_id, kind) if kind else None
             )
 
+    def of_job(self, key: JobKey) -> Sequence[Failure]:
+        with self._transaction:
+            return self._load(key)
+
     def find(self, tenant: str, failure_id: str) -> Failure | None:
         key = JobKey(tenant, parse_failure_id(failure_id)[0])
         with self._transaction:

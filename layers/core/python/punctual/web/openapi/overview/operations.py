@@ -3,6 +3,7 @@
 from punctual.web.openapi.operation import (
     NOT_OFFERED,
     PAGE_PARAMETERS,
+    UUID_SCHEMA,
     Operation,
     Parameter,
     Response,
@@ -34,7 +35,7 @@ OVERVIEW_OPERATIONS = (
         "began later ends with SUCCESS, or the job is cancelled or expires. There is one for each "
         "job and kind of error, at most 20 of a job. Ids, numbers and times in the first line of "
         "the error make no other kind. A failure that happens again comes first again.",
-        PAGE_PARAMETERS,
+        (Parameter("job_id", UUID_SCHEMA, "Only the failures of this job."), *PAGE_PARAMETERS),
         notes=NOT_OFFERED,
     ),
     Operation(
