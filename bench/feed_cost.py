@@ -13,14 +13,20 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
-from bench.store import NOON, create_jobs, end_runs, make_job_steps, start_runs
+from bench.store import (
+    JOBS_PER_TRANSACTION,
+    NOON,
+    create_jobs,
+    end_runs,
+    make_job_steps,
+    start_runs,
+)
 from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed
 from punctual.node.sqlite.store import Store
 from tests.support.builders import ManualClock
 
-JOBS = 4_000
-CREATED_PER_TRANSACTION = 500
-RUNS_PER_TRANSACTION = (1, 100)
+MEASURED_JOBS = 4_000
+TRANSACTION_SIZES = (1, 100)
 
 
 def forget_changes(feed: SqliteChangeFeed) -> None:
@@ -41,9 +47,9 @@ def measure(jobs: int, runs_per_transaction: int, folder: Path) -> None:
     gc.freeze()
     stores = open_stores(folder)
     for store in stores:
-        for first in range(0, jobs, CREATED_PER_TRANSACTION):
+        for first in range(0, jobs, JOBS_PER_TRANSACTION):
             with store.transaction():
-                create_jobs(store, steps[first : first + CREATED_PER_TRANSACTION])
+                create_jobs(store, steps[first : first + JOBS_PER_TRANSACTION])
     costs: dict[Store, list[float]] = {store: [] for store in stores}
     for first in range(0, jobs, runs_per_transaction):
         part = steps[first : first + runs_per_transaction]
@@ -65,10 +71,10 @@ def measure(jobs: int, runs_per_transaction: int, folder: Path) -> None:
 
 def main(jobs: int) -> None:
     print(f"{jobs} runs, load {os.getloadavg()[0]:.1f}")
-    for runs_per_transaction in RUNS_PER_TRANSACTION:
+    for runs_per_transaction in TRANSACTION_SIZES:
         with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
             measure(jobs, runs_per_transaction, Path(folder))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else JOBS)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else MEASURED_JOBS)

@@ -74,7 +74,7 @@ class _LastRow(NamedTuple):
 _ITEMS_CODEC = Codec(list[StoredItem], packed=True)
 CommitListener = Callable[[str, int, Sequence[Item]], None]  # tenant, its last row, its changes
 _NUMBER_BITS = 40  # of the id of a row
-_INSERT = "INSERT INTO changes (id, at, total, changes) VALUES (?, ?, ?, ?)"
+_INSERT_CHANGES = "INSERT INTO changes (id, at, total, changes) VALUES (?, ?, ?, ?)"
 
 
 class SqliteChangeFeed:
@@ -232,7 +232,7 @@ class SqliteChangeFeed:
                 encoded = _ITEMS_CODEC.encode(items[start : start + ITEMS_PER_ROW])
                 number += 1
                 total += len(encoded) + _ROW_OVERHEAD_BYTES
-                execute(_INSERT, (first_id + number, at_micros, total, encoded))
+                execute(_INSERT_CHANGES, (first_id + number, at_micros, total, encoded))
             last = self._last_rows[tenant] = _LastRow(first_id, number, at_micros, total)
             self._remove_oldest(tenant, last)
 
