@@ -8,9 +8,9 @@ import pytest
 from punctual.aws.dynamodb.lists.job_counts import JobCounts
 from punctual.aws.dynamodb.lists.job_index import DynamoJobIndex
 from punctual.aws.dynamodb.lists.job_row_reader import JobRowReader
-from punctual.aws.dynamodb.lists.job_rows import is_failing_item
+from punctual.aws.dynamodb.lists.job_rows import is_expired_item, is_failing_item
 from punctual.engine.ports.rows import JobKey
-from tests.support.list_plays.feed_clients import Clients, Shown
+from tests.support.list_plays.feed_clients import Client, Clients, Shown
 from tests.support.list_plays.list_checks import (
     check_failures,
     check_job_index,
@@ -32,6 +32,7 @@ STEP_PROBABILITY = 0.5  # of a batch after each write
 CLIENT_PROBABILITY = 0.3
 OUTAGE_STORIES = 15
 OUTAGE_CALLS = 100
+EXPIRY_STORIES = 18
 BLOCKS = [SEEDS[first : first + BLOCK] for first in range(0, len(SEEDS), BLOCK)]
 
 
@@ -69,7 +70,7 @@ def check_job_rows(play: StatusPlay) -> None:
     marked = {
         JobKey("acme", item["sk"]["S"])
         for item in play.database.rows(TABLE)
-        if is_failing_item(item)
+        if is_failing_item(item) and not is_expired_item(item, play.clock())
     }
     assert marked == failing, f"marks of open failures: {marked}, failing: {failing}"
 
@@ -135,3 +136,18 @@ def test_lists_and_feed_on_aws_are_right_after_an_outage(
         play, _ = play_on_aws(story_seeds, [Outage(first_call, OUTAGE_CALLS, answers_lost)])
         faults += play.faults
     assert faults >= OUTAGE_CALLS
+
+
+@pytest.mark.parametrize("first_story", range(0, EXPIRY_STORIES, PLAYS))
+def test_lists_on_aws_are_empty_after_all_has_expired(first_story: int) -> None:
+    play, _ = play_on_aws(list(range(first_story, first_story + PLAYS)))
+    play.during_stall = lambda: None  # the cursors of these clients are too old by now
+    play.expire()
+    check_on_aws(play)
+    client = Client(play.change_queries, TENANT, play.clock())
+    client.read_lists({})
+    play.settle()
+    check_on_aws(play)
+    client.poll(play.clock())
+    assert client.shown == {}
+    assert not play.failures.counts(TENANT).unacknowledged

@@ -66,6 +66,12 @@ class Truth:
             truth.final_rows |= memory.history.rows
         return truth
 
+    def clear(self) -> None:
+        """Forget all jobs and runs, because they have expired."""
+        self.states.clear()
+        self.rows.clear()
+        self.ended.clear()
+
     def row(self, key: JobKey, run_id: str) -> RunRow:
         """Return the history row of a run, also of one that is not written yet."""
         return self.final_rows[RunKey(*key, run_id)]

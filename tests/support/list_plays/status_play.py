@@ -44,6 +44,7 @@ TABLE = "lists"
 SHARDS = 3
 MAX_BATCH = 6
 MAX_STALLS = 2  # invocations that wait in a call at the same time
+EXPIRED_AFTER = timedelta(days=31)  # all is kept for 30 days
 SETTLED_AFTER = timedelta(seconds=40)  # after which no write is still under way
 RATES = (0.02, 0.1, 0.25)  # of faults at each call
 SLOWEST_SECONDS = (0.01, 0.3, 1.9)  # each half of a call
@@ -133,6 +134,17 @@ class StatusPlay:
         record["dynamodb"]["ApproximateCreationDateTime"] = write.at.timestamp()
         self._shards[crc32(state.job_id.encode()) % SHARDS].records.append(record)
 
+    def expire(self) -> None:
+        """Let all jobs expire. The stream tells of their removal."""
+        self.clock.now += EXPIRED_AFTER
+        for key, stored in self.truth.states.items():
+            if not stored.state.is_blank:
+                record = self._stream.of(stored.state, None)
+                record["dynamodb"]["ApproximateCreationDateTime"] = self.clock.now.timestamp()
+                self._shards[crc32(key.job_id.encode()) % SHARDS].records.append(record)
+        self.job_states.rows.clear()
+        self.truth.clear()
+
     def step(self) -> None:
         """Let the function process a batch of some shard, if one has records."""
         ready = [shard for shard in self._shards if shard.records]
@@ -178,7 +190,7 @@ class StatusPlay:
             run_list=RunListWriter(self.run_list, self.history, definitions),
             change_feed=ChangeFeedWriter(self.change_feed, definitions),
             failures=FailureWriter(self.failures, self.history),
-            job_data=cast(Any, SimpleNamespace(mark_payloads=lambda _: None)),
+            job_data=cast(Any, _NoJobData()),
             tenant_counters=cast(Any, SimpleNamespace(count=lambda *_: None)),
             audit=cast(Any, SimpleNamespace(append=lambda *_: None)),
             claim_places=None,
@@ -248,6 +260,14 @@ class StatusPlay:
         self.clock.now += QUICKEST_CALL
         if self.chance.random() < SLOW_CALL_PROBABILITY:
             self.clock.now += timedelta(seconds=self.chance.uniform(0, self._slowest))
+
+
+class _NoJobData:
+    def mark_payloads(self, _keys: Any) -> None:
+        pass
+
+    def find(self, _key: JobKey) -> Any:
+        return SimpleNamespace(payload_ids=(), rows=())
 
 
 class _NoTelemetry:

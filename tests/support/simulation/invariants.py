@@ -7,8 +7,10 @@ from typing import NamedTuple
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import ENDED_RUN_STATUSES, Run, RunStatus, Trigger
 from punctual.domain.tenants.notify import entries_to_notify
+from punctual.engine.commands.job_names import held_name
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.lists.job_names import NameKey
 from punctual.engine.ports.rows import JobKey, RunKey, RunRow
 from punctual.engine.ports.timers import Timer
 from tests.support.decide.decide_rules import check_ids, check_room, check_state
@@ -182,11 +184,26 @@ class StoryInvariants(Invariants):
                 self._ended_well(memory, stored.state)
                 self.ledger_of(key).check_end(now)
                 self._check_notifications(memory, stored.state)
+        self._check_names(memory)
         for run_key, run in self.ended.items():
             self._check_row(memory, run_key, run)
         late = [t for t in pending_timers(memory) if t.at < now - _LATE]
         assert not late, f"rule 7: timers that no poller evaluates: {late}"
         assert not memory.run_queue.entries, "rule 7: messages that are never consumed"
+
+    def _check_names(self, memory: Memory) -> None:
+        """Check that each job with a unique name has the row of this name."""
+        for key, stored in memory.job_states.rows.items():
+            state = stored.state
+            if state.is_blank:
+                continue
+            ref = (key, state.current_rules.definition_ref)
+            definition = memory.job_states.load_definitions([ref])[ref]
+            name = held_name(state.kind, state.status, definition.name)
+            if name is not None:
+                row = memory.job_names.rows.get(NameKey(key.tenant, name))
+                assert row is not None, f"the name {name} has no row"
+                assert row.job_id == key.job_id, f"the name {name} belongs to another job"
 
     def _check_row(self, memory: Memory, key: RunKey, run: Run) -> None:
         row = memory.history.rows.get(key)
