@@ -183,9 +183,7 @@ def job_search(data: DataArns, has_limits: bool) -> list[Right]:
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
-        _dynamodb(data.lists, "Query"),
-        _list_rows(data, ListKind.FAILURES, "BatchGetItem"),
-        _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem"),
+        _dynamodb(data.lists, "BatchGetItem", "Query"),
         _read_blobs(data, *BLOB_PREFIXES, ARTIFACT_PREFIX),
         _list_blobs(data),  # without this right S3 answers 403 instead of 404 for a missing object
     ]

@@ -369,7 +369,7 @@ def _idle_section(scenes: Mapping[str, Counted], price_list: Prices) -> Iterator
     writes, reads = (sum_amounts(scenes["minute"].lines, unit) for unit in (Unit.WRITE, Unit.READ))
     yield (
         f"A minute without due timers costs {reads:g} reads, two of them for each shard, and "
-        "starts one function. Each fifth minute writes the watermark "
+        "starts one function. Each minute writes the watermark "
         f"({writes:g} a minute, ${MINUTES_A_MONTH * writes * price_list.units[Unit.WRITE]:.3f} a "
         "month). `GET /health` reads it as the heartbeat of the planner, and a new planner starts "
         "from it. A stage with `containers` on also has a sweep each minute, "

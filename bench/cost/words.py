@@ -34,7 +34,10 @@ _EXPLANATIONS = (
         "the lease of a partition, taken and released by a poller",
     ),
     (r"dynamodb-write planner control: #lease", "the lease of a partition"),
-    (r"dynamodb-write planner control: #watermark", "the watermark, stored every 5 minutes"),
+    (
+        r"dynamodb-write planner control: #watermark",
+        "the watermark, stored each minute",
+    ),
     (r"dynamodb-write \S+ audit: row", "audit entries, several in a row"),
     (r"dynamodb-write status lists: runs", "the list of runs over all jobs, several in a row"),
     (r"dynamodb-write status control: #(minutes|totals)", "the counts of GET /stats"),

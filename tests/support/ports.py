@@ -34,6 +34,7 @@ from punctual.engine.ports.timers import Timers
 from punctual.engine.ports.wakeups import WakeUps
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.recent_runs import ListedRuns
 from punctual.engine.queries.runs.merged_runs import MergedRuns
 from punctual.node.sqlite.store import Store
 
@@ -120,7 +121,7 @@ def job_queries(
     clock: Clock,
     monitor: Monitor,
     log: Log = no_log,
-    lists_durations: bool = True,
+    listed_runs: ListedRuns | None = None,
 ) -> JobQueries:
     return JobQueries(
         job_states=ports.job_states,
@@ -132,7 +133,7 @@ def job_queries(
         monitor=monitor,
         clock=clock,
         log=log,
-        lists_durations=lists_durations,
+        listed_runs=listed_runs,
     )
 
 

@@ -138,7 +138,7 @@ def test_empty_minute_costs_two_queries_a_shard() -> None:
     reads = by_kind("minute", Unit.READ)
     assert reads.pop("planner, timers: query") == 2
     assert reads == {"planner, control: #shards": 1}
-    assert by_kind("minute", Unit.WRITE) == {"planner, control: #watermark": 0.2}
+    assert by_kind("minute", Unit.WRITE) == {"planner, control: #watermark": 1}
 
 
 def test_round_of_dead_letters_costs_one_request_a_queue() -> None:

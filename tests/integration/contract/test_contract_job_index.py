@@ -218,6 +218,18 @@ def test_health_filter_passes_late_jobs_or_jobs_without_a_run(
     assert listed == jobs.expected(query, NOON)
 
 
+def test_filter_of_pauses_passes_jobs_paused_past_their_time(world: World, sort: JobSort) -> None:
+    jobs = Jobs(world)
+    pauses = {1: None, 2: JobPause(NOON), 3: JobPause(NOON, until=after(-20)), 4: JobPause(NOON)}
+    pauses[5] = JobPause(NOON, until=after(-10))
+    for number, pause in pauses.items():
+        status = JobStatus.SCHEDULED if pause is None else JobStatus.PAUSED
+        jobs.create(number, status=status, pause=pause)
+    query = JobQuery(JobFilters(pause_ends_before=after(-15)), sort)
+    listed = matching(jobs, list_pages(world, query, 2), query)
+    assert {position[-1] for position in listed} == {an_id(3)}
+
+
 def test_order_by_next_run_follows_the_time_that_jobs_show(world: World) -> None:
     jobs = Jobs(world)
     jobs.create(1, next_at=after(300))

@@ -288,6 +288,19 @@ def test_health_without_token_is_down_while_planner_is_silent(api: Api, clock: M
     assert api("GET", "/health/live", authorizer=None).status == 200
 
 
+def test_overview_is_blind_a_minute_after_the_planner_should_have_spoken(
+    api: Api, clock: ManualClock
+) -> None:
+    assert api.store.ports.partitions.advance_watermark(None, bucket_of(clock.now))
+    clock.advance(timedelta(seconds=119))
+    assert api("GET", "/overview").json["verdict"] == "OK"
+    clock.advance(timedelta(seconds=2))
+    blind = api("GET", "/overview").json
+    assert blind["verdict"] == "BLIND"
+    assert blind["sentence"].startswith("No word from the planner for 2 min.")
+    assert api("GET", "/health").status == 200
+
+
 @pytest.mark.parametrize("client_id", [None, "pages"])
 def test_health_shows_trusted_issuer(api: Api, client_id: str | None) -> None:
     assert api("GET", "/health", authorizer=None).json["auth"] is None

@@ -80,6 +80,12 @@ def test_quiet_tenant_is_ok(fields: dict[str, Any], sentence: str) -> None:
             MINUTE_AGO,
         ),
         (
+            {"pauses": OverduePauses(100, MINUTE_AGO, has_more=True)},
+            "WARN",
+            "Over 100 jobs are paused past the time to resume.",
+            MINUTE_AGO,
+        ),
+        (
             {"pauses": OverduePauses(2, MINUTE_AGO)},
             "WARN",
             "2 jobs are paused past the time to resume.",

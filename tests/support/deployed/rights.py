@@ -51,6 +51,15 @@ UNUSED_REASONS: Mapping[Named, str] = {
     Named("reconciler", "dynamodb:UpdateItem", "lists, rows *#jobs#*"): (
         "rows of the list of jobs that are missing or wrong are repaired"
     ),
+    Named("job-service", "dynamodb:BatchGetItem", "lists, rows *#jobcounts#*"): (
+        "the jobs of a tenant with a limit of jobs are counted"
+    ),
+    **{
+        Named(function, "dynamodb:PutItem", "lists, rows *#jobcounts#*"): (
+            "a job that a crashed batch has not counted is counted alone"
+        )
+        for function in ("reconciler", "status")
+    },
     Named("status", "dynamodb:ListStreams", "*"): (
         "Lambda needs it to start the event source of the stream"
     ),

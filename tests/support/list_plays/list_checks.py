@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from punctual.aws.dynamodb.lists.job_row import RecentOutcome
+from punctual.aws.dynamodb.lists.job_row import RecentOutcome, outcome_of
 from punctual.domain.failures import FAILED_STATUSES
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger
@@ -88,10 +88,7 @@ def _all_runs(index: RunIndex, filters: RunFilters, limit: int, now: datetime) -
 
 def expected_outcomes(truth: Truth, key: JobKey) -> list[RecentOutcome]:
     """Return the newest outcomes of a job, by the runs of its history and of its state."""
-    outcomes = {
-        run.run_id: RecentOutcome(run.scheduled_at, run.run_id, run.status)
-        for run in truth.ended.get(key, {}).values()
-    }
+    outcomes = {run.run_id: outcome_of(run) for run in truth.ended.get(key, {}).values()}
     return sorted(outcomes.values(), reverse=True)[:SHOWN_OUTCOMES]
 
 

@@ -1,5 +1,6 @@
 """The last outcomes of a job, and the usual duration of its runs."""
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import cast
 
@@ -10,6 +11,7 @@ from punctual.engine.ports.history import History, RecentRun
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.lists.job_index import JobQuery
 from punctual.engine.ports.monitor import Monitor
+from punctual.engine.ports.rows import JobKey
 from punctual.engine.queries.recent_runs import (
     MAX_RECENT_RUNS,
     MAX_RUNS_SEARCHED,
@@ -119,10 +121,19 @@ def test_outcomes_are_in_the_order_of_scheduled_times_with_runs_of_the_state() -
     ]
 
 
-@pytest.mark.parametrize(
-    ("lists_durations", "asks"), [(True, False), (False, True), (False, False)]
-)
-def test_list_reads_outcomes_always_or_only_if_asked(lists_durations: bool, asks: bool) -> None:
+class Rows:
+    """The newest runs of a job in its row. It counts its reads."""
+
+    def __init__(self, rows: Mapping[JobKey, Sequence[RecentRun]]) -> None:
+        self.rows, self.reads = rows, 0
+
+    def recent_runs(self, job_keys: Sequence[JobKey]) -> Mapping[JobKey, Sequence[RecentRun]]:
+        self.reads += 1
+        return {key: self.rows[key] for key in job_keys if key in self.rows}
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_list_reads_outcomes_of_rows_at_once_or_of_the_history(has_rows: bool) -> None:
     clock = ManualClock(NOON)
     memory = Memory(clock)
     state = a_job_state(latest_run_id=an_id(5))
@@ -130,8 +141,9 @@ def test_list_reads_outcomes_always_or_only_if_asked(lists_durations: bool, asks
     memory.job_states.put_definitions([a_definition_row()])
     assert memory.job_states.swap([Swap(state, 0)]) == [True]
     memory.history.put_runs([a_row(run.run_id, run=run)])
-    queries = job_queries(memory.ports, clock, cast(Monitor, None), lists_durations=lists_durations)
-    (view,) = finish(queries.jobs("acme", JobQuery(), 10, None, asks)).items
-    shows = lists_durations or asks
-    assert view.outcomes.usual_duration == (timedelta(seconds=3) if shows else None)
+    rows = Rows({JobKey("acme", state.job_id): [a_success(1, 9)]}) if has_rows else None
+    queries = job_queries(memory.ports, clock, cast(Monitor, None), listed_runs=rows)
+    (view,) = finish(queries.jobs("acme", JobQuery(), 10, None)).items
+    assert view.outcomes.usual_duration == timedelta(seconds=9 if has_rows else 3)
+    assert rows is None or rows.reads == 1
     assert queries.job("acme", state.job_id).outcomes.usual_duration == timedelta(seconds=3)

@@ -68,7 +68,9 @@ def ended(number: int, status: RunStatus = RunStatus.SUCCESS) -> Run:
         status,
         scheduled_at=at,
         due_at=at,
-        ended_at=at,
+        started_at=at,
+        attempt_at=at,
+        ended_at=at + timedelta(seconds=number, microseconds=123_456),
     )
 
 
@@ -208,7 +210,9 @@ def test_row_of_usual_job_with_thirty_outcomes_takes_one_write_unit(lists: Lists
 def test_packed_outcomes_keep_ids_times_and_statuses() -> None:
     outcomes = [
         RecentOutcome(after(61.000001), "not a UUID", RunStatus.MISSED),
-        RecentOutcome(after(60), occurrence_id(JOB, after(60)), RunStatus.SUCCESS),
+        RecentOutcome(
+            after(60), occurrence_id(JOB, after(60)), RunStatus.SUCCESS, timedelta(microseconds=7)
+        ),
         RecentOutcome(NOON, an_id(3), RunStatus.TIMED_OUT),
         RecentOutcome(NOON, an_id(2), RunStatus.FAILED),
         RecentOutcome(NOON - timedelta(days=20_000), "0" * 36, RunStatus.SKIPPED),

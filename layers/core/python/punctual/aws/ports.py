@@ -66,6 +66,7 @@ class AwsPorts:
 
     job_states: DynamoJobStates
     job_index: JobIndex
+    listed_jobs: JobRowReader
     timers: DynamoTimers
     run_queue: SwitchedMessages
     notifications: SqsNotifications
@@ -104,6 +105,7 @@ def build_aws_ports(
     job_names = DynamoJobNames(dynamo, settings.jobs_table)
     return AwsPorts(
         job_states=job_states,
+        listed_jobs=listed_jobs,
         job_index=NamedJobIndex(DynamoJobIndex(listed_jobs), job_names),
         timers=DynamoTimers(dynamo, settings.timers_table, new_write_id),
         run_queue=SwitchedMessages(SqsRunQueue(sender, settings.queues), dispatch_switch),

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from punctual.domain.utc import SECOND
 
 FULL_LIMIT_SHARE = 0.8  # a limit that is used above this share is worth a word
-EXECUTOR_SILENCE = timedelta(seconds=60)  # of all executors that hold runs
+# Without a word from the planner, or from all executors that hold runs, nothing is known.
+MAX_SILENCE = timedelta(seconds=60)
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -42,6 +43,7 @@ class OverduePauses(NamedTuple):
 
     jobs: int = 0
     since: datetime | None = None
+    has_more: bool = False  # not all jobs were read
 
 
 class LimitUse(NamedTuple):
@@ -119,7 +121,7 @@ def _silence(situation: Situation) -> Iterator[Fact]:
         text = "No word from the planner"
         yield _silent("NO_WORD_FROM_PLANNER", text, situation.planner_at, now)
     executors_at = situation.executors_at
-    if executors_at is not None and now - executors_at > EXECUTOR_SILENCE:
+    if executors_at is not None and now - executors_at > MAX_SILENCE:
         yield _silent("NO_WORD_FROM_EXECUTORS", "No word from the executors", executors_at, now)
 
 
@@ -164,8 +166,9 @@ def _failures(failures: OpenFailures) -> Iterator[Fact]:
 
 def _pauses(pauses: OverduePauses) -> Iterator[Fact]:
     if pauses.jobs:
-        verb = "is" if pauses.jobs == 1 else "are"
-        text = f"{counted(pauses.jobs, 'job')} {verb} paused past the time to resume."
+        verb = "is" if pauses.jobs == 1 and not pauses.has_more else "are"
+        number = f"Over {pauses.jobs:,} jobs" if pauses.has_more else counted(pauses.jobs, "job")
+        text = f"{number} {verb} paused past the time to resume."
         yield Fact("PAUSED_PAST_UNTIL", text, pauses.jobs, Verdict.WARN, pauses.since)
 
 

@@ -34,6 +34,7 @@ class Health(NamedTuple):
     planner_heartbeat: datetime | None
     task_types: Sequence[str]
     warnings: Sequence[HealthWarning] = ()
+    planner_interval: timedelta = timedelta(0)  # between two heartbeats of the planner
 
 
 ReadLimits = Callable[[str, datetime], Sequence[Mapping[str, Any]]]

@@ -28,7 +28,7 @@ from punctual.engine.queries.changes import ChangeQueries
 from punctual.engine.queries.explain import Explainer
 from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.job_versions import JobVersions
-from punctual.engine.queries.recent_runs import NO_OUTCOMES, RecentRuns
+from punctual.engine.queries.recent_runs import ListedRuns, RecentRuns
 from punctual.engine.queries.run_views import WaitsForResources, waits_for_nothing
 from punctual.engine.queries.runs.job_labels import JobLabels
 from punctual.engine.queries.runs.run_list import RunList
@@ -66,13 +66,8 @@ class JobQueries:
         log: Log = no_log,
         waits_for_resources: WaitsForResources = waits_for_nothing,
         change_feed: ChangeFeed | None = None,
-        lists_durations: bool = True,
+        listed_runs: ListedRuns | None = None,
     ) -> None:
-        """Build the queries. Without `lists_durations`, a list reads outcomes only if asked to.
-
-        That is for a history where the outcomes of each job cost a request.
-        """
-        self._lists_durations = lists_durations
         self._waits_for_resources = waits_for_resources
         self._job_index = job_index
         self._history = history
@@ -86,7 +81,7 @@ class JobQueries:
         self._job_states = job_states
         self._upcoming_runs = UpcomingRuns(job_states, self._job_list)
         self._results = RunResults(history)
-        self._recent_runs = RecentRuns(history)
+        self._recent_runs = RecentRuns(history, listed_runs)
         self._run_list = RunList(history, waits_for_resources)
         self._run_index = run_index
         self._labels = JobLabels(job_states)
@@ -168,7 +163,6 @@ class JobQueries:
         query: JobQuery,
         limit: int,
         after: Position | None,
-        needs_outcomes: bool = False,
     ) -> Sliced[Page]:
         """Return a page of jobs. A page may be short if few jobs pass the filters.
 
@@ -176,8 +170,7 @@ class JobQueries:
         """
         now = self._clock()
         jobs, cursor = yield from self._matching_jobs(tenant, query, limit, after, now)
-        needs_outcomes = needs_outcomes or self._lists_durations
-        return Page((yield from self._listed_views(jobs, needs_outcomes)), cursor)
+        return Page((yield from self._listed_views(jobs)), cursor)
 
     def listed_states(
         self, tenant: str, query: JobQuery, limit: int, now: datetime
@@ -220,7 +213,7 @@ class JobQueries:
         return jobs, cursor
 
     def _listed_views(
-        self, jobs: Sequence[tuple[Position, JobState, DefinitionRow]], needs_outcomes: bool
+        self, jobs: Sequence[tuple[Position, JobState, DefinitionRow]]
     ) -> Sliced[list[JobView]]:
         """Return the jobs with their latest runs, read in one batch. A step reads one payload."""
         now = self._clock()
@@ -235,9 +228,7 @@ class JobQueries:
         ]
         loaded_rows = self._history.get(run_keys, now) if run_keys else {}
         rows = {run_key: loaded_rows.get(run_key) for run_key in run_keys}
-        outcomes = [NO_OUTCOMES] * len(jobs)
-        if needs_outcomes:
-            outcomes = yield from self._recent_runs.of_jobs([state for _, state, _ in jobs], now)
+        outcomes = yield from self._recent_runs.of_jobs([state for _, state, _ in jobs], now)
         job_views = []
         for (position, state, definition), job_outcomes in zip(jobs, outcomes, strict=True):
             latest = self._latest_run(JobKey(state.tenant, state.job_id), state, now, rows)

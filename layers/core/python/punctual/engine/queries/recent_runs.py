@@ -1,9 +1,9 @@
 """The last outcomes of jobs, and how long their runs usually take."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from punctual.domain.job_state import JobState
 from punctual.domain.run import ENDED_RUN_STATUSES, RunStatus
@@ -27,14 +27,33 @@ class Outcomes(NamedTuple):
 NO_OUTCOMES = Outcomes()
 
 
+class ListedRuns(Protocol):
+    """Keeps the newest ended runs of each job in its row of the list of jobs."""
+
+    def recent_runs(self, job_keys: Sequence[JobKey]) -> Mapping[JobKey, Sequence[RecentRun]]:
+        """Return the newest ended runs of these jobs, newest first, in one read."""
+
+
 class RecentRuns:
-    def __init__(self, history: History) -> None:
+    """Reads outcomes of jobs from the history.
+
+    With `listed_runs`, outcomes of several jobs come from their rows in the list, because each job
+    would cost a query of the history.
+    """
+
+    def __init__(self, history: History, listed_runs: ListedRuns | None = None) -> None:
         self._history = history
+        self._listed_runs = listed_runs
 
     def of_job(self, state: JobState, now: datetime) -> Outcomes:
         return self._load([state], now)[0]
 
     def of_jobs(self, states: Sequence[JobState], now: datetime) -> Sliced[list[Outcomes]]:
+        if self._listed_runs is not None:
+            job_keys = _keys_with_runs(states)
+            rows = self._listed_runs.recent_runs(job_keys) if job_keys else {}
+            yield
+            return [_outcomes_of_job(state, rows) for state in states]
         outcomes: list[Outcomes] = []
         for start in range(0, len(states), _JOBS_OF_ONE_READ):
             outcomes += self._load(states[start : start + _JOBS_OF_ONE_READ], now)
@@ -43,11 +62,7 @@ class RecentRuns:
 
     def _load(self, states: Sequence[JobState], now: datetime) -> list[Outcomes]:
         """Return the outcomes of each job. A job without any run costs no read."""
-        keys = [
-            JobKey(state.tenant, state.job_id)
-            for state in states
-            if state.latest_run_id or state.latest_not_run_id
-        ]
+        keys = _keys_with_runs(states)
         rows = dict(self._history.recent_runs(keys, MAX_RECENT_RUNS, now)) if keys else {}
         longer = [
             key
@@ -56,9 +71,19 @@ class RecentRuns:
         ]
         if longer:
             rows.update(self._history.recent_runs(longer, MAX_RUNS_SEARCHED, now))
-        return [
-            _outcomes(state, rows.get(JobKey(state.tenant, state.job_id), ())) for state in states
-        ]
+        return [_outcomes_of_job(state, rows) for state in states]
+
+
+def _keys_with_runs(states: Sequence[JobState]) -> list[JobKey]:
+    return [
+        JobKey(state.tenant, state.job_id)
+        for state in states
+        if state.latest_run_id or state.latest_not_run_id
+    ]
+
+
+def _outcomes_of_job(state: JobState, rows: Mapping[JobKey, Sequence[RecentRun]]) -> Outcomes:
+    return _outcomes(state, rows.get(JobKey(state.tenant, state.job_id), ()))
 
 
 def _outcomes(state: JobState, rows: Sequence[RecentRun]) -> Outcomes:

@@ -72,7 +72,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         change_feed=change_feed,
         monitor=monitor,
         clock=runtime.clock,
-        lists_durations=False,
+        listed_runs=runtime.ports.listed_jobs,
         log=engine_log(runtime.log),
     )
     token_commands = build_token_commands(runtime, key=_no_token_key)

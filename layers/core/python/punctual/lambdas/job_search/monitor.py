@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from punctual.aws.dynamodb.control.counters import Counters, MinuteCounts
 from punctual.aws.dynamodb.lists.job_counts import JobCounts
-from punctual.domain.identifiers import bucket_of
+from punctual.domain.identifiers import BUCKET_LENGTH, bucket_of
 from punctual.domain.leases import RUN_LEASE
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.monitor import (
@@ -31,8 +31,7 @@ from punctual.lambdas.status.counters import (
 )
 
 MAX_HEALTHY_LATENESS = timedelta(seconds=15)
-# Without due timers the planner writes every five minutes. It ticks each minute.
-MAX_PLANNER_SILENCE = timedelta(minutes=8)
+MAX_PLANNER_SILENCE = timedelta(minutes=8)  # some of its ticks, one a minute, may be lost
 STATS_LOOKAHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
 MAX_EXECUTOR_STATES = 1_000  # jobs read to list executors
 LIVE_STATUSES = ("QUEUED", "CLAIMED", "RUNNING")
@@ -125,7 +124,10 @@ class DeployedMonitor:
             status = "late"
         if heartbeat is None or now - heartbeat > MAX_PLANNER_SILENCE:
             status = "down"
-        return Health(status, p99, self._planning_progress.watermark(), heartbeat, self._task_types)
+        return Health(
+            *(status, p99, self._planning_progress.watermark(), heartbeat, self._task_types),
+            planner_interval=BUCKET_LENGTH,
+        )
 
 
 def _executors(states: Mapping[JobKey, StoredState]) -> list[dict[str, Any]]:

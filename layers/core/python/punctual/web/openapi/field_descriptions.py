@@ -91,8 +91,8 @@ _SHOWN_JOB_FIELDS = {
     **_STATUS_FIELDS,
     "pause": "The pause of a PAUSED job, else null.",
     "usual_duration_ms": "The median duration of the last 30 runs that ended SUCCESS, among the "
-    "newest 100 runs of the job. It is null without such a run, and on AWS in a list without "
-    "`recent`.",
+    "newest 100 runs of the job. In a list on AWS these are the successes among the last 30 "
+    "outcomes. It is null without such a run.",
     "created_at": "The time when the job was accepted.",
     "created_by": "The caller that created the job.",
     "updated_at": "The time of the last change by a client.",

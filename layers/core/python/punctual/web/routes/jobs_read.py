@@ -54,7 +54,6 @@ class JobReadRoutes:
             JobQuery(filters, sort),
             paging.limit,
             paging.cursor(1 if sort is JobSort.CREATED else 2),
-            recent is not None,
         )
         now = self._services.clock()
         page, jobs = yield from self._fit(

@@ -82,7 +82,7 @@ class DynamoPartitions:
     def heartbeat(self) -> datetime | None:
         """Return when the planner last wrote the watermark.
 
-        The planner writes it every five minutes, and after each minute with work.
+        The planner writes it each minute.
         """
         row = self._read(keys.watermark_key())
         return (

@@ -100,6 +100,10 @@ def _matches(filters: JobFilters, job: ListedJob, now: datetime) -> bool:
         and all(row.tags.get(key) == value for key, value in filters.tags)
         and (not filters.text or _has_text(filters.text, row))
         and _has_health(filters.health, job, now)
+        and (
+            filters.pause_ends_before is None
+            or (row.pause_until is not None and row.pause_until < filters.pause_ends_before)
+        )
     )
 
 

@@ -5,7 +5,7 @@ because they also come from runs that the job state has forgotten.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
@@ -48,6 +48,7 @@ class RecentOutcome(NamedTuple):
     scheduled_at: datetime
     run_id: str
     status: RunStatus
+    duration: timedelta | None = None  # of a success
 
 
 class JobRow(Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -69,6 +70,7 @@ class JobRow(Struct, frozen=True, array_like=True, omit_defaults=True):
     has_run: bool = False
     # The earliest due time of a run that waits for nothing of its own job.
     unstarted_due_at: datetime | None = None
+    pause_until: datetime | None = None
 
     @property
     def next_run_at(self) -> datetime | None:
@@ -79,7 +81,7 @@ class JobRow(Struct, frozen=True, array_like=True, omit_defaults=True):
 _encode_row = msgspec.msgpack.Encoder().encode
 _decode_row = msgspec.msgpack.Decoder(JobRow).decode
 _encode_outcomes = msgspec.msgpack.Encoder().encode
-_decode_outcomes = msgspec.msgpack.Decoder(list[tuple[int, int, bytes | None]]).decode
+_decode_outcomes = msgspec.msgpack.Decoder(list[tuple[int, int, bytes | None, int | None]]).decode
 
 
 def derive_job_row(state: JobState, definition: DefinitionHead) -> JobRow:
@@ -101,11 +103,13 @@ def derive_job_row(state: JobState, definition: DefinitionHead) -> JobRow:
         unstarted_due_at=min(
             (run.due_at for run in state.runs if _is_startable(run)), default=None
         ),
+        pause_until=None if state.pause is None else state.pause.until,
     )
 
 
 def outcome_of(run: Run) -> RecentOutcome:
-    return RecentOutcome(run.scheduled_at, run.run_id, run.status)
+    duration = run.duration if run.status is RunStatus.SUCCESS else None
+    return RecentOutcome(run.scheduled_at, run.run_id, run.status, duration)
 
 
 def merge_outcomes(
@@ -128,7 +132,7 @@ def unpack_row(data: bytes) -> JobRow:
 
 
 def pack_outcomes(job_id: str, outcomes: Sequence[RecentOutcome]) -> bytes:
-    """Return the outcomes, newest first, in about ten bytes each.
+    """Return the outcomes, newest first, in about 13 bytes each.
 
     Times are differences, and the id of an occurrence follows from its job and its time.
     """
@@ -136,7 +140,12 @@ def pack_outcomes(job_id: str, outcomes: Sequence[RecentOutcome]) -> bytes:
     steps = [*times[:1], *(newer - older for newer, older in pairwise(times))]
     return _encode_outcomes(
         [
-            (_CODE_BY_STATUS[outcome.status], step, _pack_run_id(job_id, outcome))
+            (
+                _CODE_BY_STATUS[outcome.status],
+                step,
+                _pack_run_id(job_id, outcome),
+                None if outcome.duration is None else outcome.duration // MICROSECOND,
+            )
             for outcome, step in zip(outcomes, steps, strict=True)
         ]
     )
@@ -145,11 +154,12 @@ def pack_outcomes(job_id: str, outcomes: Sequence[RecentOutcome]) -> bytes:
 def unpack_outcomes(job_id: str, data: bytes) -> list[RecentOutcome]:
     outcomes = []
     microseconds = 0
-    for index, (code, step, packed_id) in enumerate(_decode_outcomes(data)):
+    for index, (code, step, packed_id, length) in enumerate(_decode_outcomes(data)):
         microseconds = microseconds - step if index else step
         scheduled_at = EPOCH + microseconds * MICROSECOND
         run_id = _unpack_run_id(job_id, scheduled_at, packed_id)
-        outcomes.append(RecentOutcome(scheduled_at, run_id, _OUTCOME_STATUSES[code]))
+        duration = None if length is None else length * MICROSECOND
+        outcomes.append(RecentOutcome(scheduled_at, run_id, _OUTCOME_STATUSES[code], duration))
     return outcomes
 
 

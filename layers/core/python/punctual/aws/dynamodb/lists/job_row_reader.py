@@ -12,9 +12,16 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, prefetch
 from punctual.aws.dynamodb.lists.job_row import JobRow, unpack_row
-from punctual.aws.dynamodb.lists.job_rows import HELD_ATTR, is_expired_item, is_failing_item
+from punctual.aws.dynamodb.lists.job_rows import (
+    HELD_ATTR,
+    is_expired_item,
+    is_failing_item,
+    job_row_key,
+    outcomes_of,
+)
 from punctual.aws.dynamodb.lists.keys import ListKind, list_partitions
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.history import RecentRun
 from punctual.engine.ports.rows import JobKey
 
 MAX_PAGES_PER_SLOT = 4  # pages of 1 MB that one call reads of a slot
@@ -98,6 +105,20 @@ class JobRowReader:
             read_slot, list_partitions(tenant, ListKind.JOBS, self._slots)
         )
         return [JobKey(tenant, job_id) for job_id in islice(self._merged_ids(slots), limit)]
+
+    def recent_runs(self, job_keys: Sequence[JobKey]) -> Mapping[JobKey, Sequence[RecentRun]]:
+        """Return the newest ended runs of these jobs. A job that no row shows yet is left out."""
+        now = self._clock()
+        row_keys = {job_row_key(key, self._slots): key for key in job_keys}
+        items = self._dynamo.read(self._table, list(row_keys))
+        return {
+            row_keys[row_key]: [
+                RecentRun(outcome.run_id, outcome.status, outcome.scheduled_at, outcome.duration)
+                for outcome in outcomes_of(item)
+            ]
+            for row_key, item in items.items()
+            if not is_expired_item(item, now)
+        }
 
     def _merged_ids(self, slots: Sequence[Any]) -> Iterator[str]:
         """Yield the ids of the rows of all slots, newest first, each once."""

@@ -175,8 +175,7 @@ class JobRows:
 
     def row_key(self, key: JobKey, slots: int | None = None) -> keys.RowKey:
         """Return the key of a row, in a stage with so many slots."""
-        slot = list_slot_of(key.job_id, slots or self._slots)
-        return keys.RowKey(list_partition(key.tenant, ListKind.JOBS, slot), keys.escape(key.job_id))
+        return job_row_key(key, slots or self._slots)
 
     def settle(self, rows: Iterable[StoredJobRow]) -> None:
         """Count what batches that broke have not counted of these rows."""
@@ -259,13 +258,22 @@ class JobRows:
             counted_writes.add(counted)
 
 
-def parse_job_row(item: Item) -> StoredJobRow:
+def job_row_key(key: JobKey, slots: int) -> keys.RowKey:
+    """Return the key of the row of a job, in a stage with so many list slots."""
+    slot = list_slot_of(key.job_id, slots)
+    return keys.RowKey(list_partition(key.tenant, ListKind.JOBS, slot), keys.escape(key.job_id))
+
+
+def outcomes_of(item: Item) -> list[RecentOutcome]:
     check_layout(item)
+    job_id = keys.unescape(item[keys.SK]["S"])
+    return unpack_outcomes(job_id, bytes(item[OUTCOMES_ATTR]["B"])) if OUTCOMES_ATTR in item else []
+
+
+def parse_job_row(item: Item) -> StoredJobRow:
+    outcomes = outcomes_of(item)
     tenant = keys.split_parts(item[keys.PK]["S"])[0]
     job_id = keys.unescape(item[keys.SK]["S"])
-    outcomes = (
-        unpack_outcomes(job_id, bytes(item[OUTCOMES_ATTR]["B"])) if OUTCOMES_ATTR in item else []
-    )
     return StoredJobRow(
         JobKey(tenant, job_id),
         int(item[keys.VERSION_ATTR]["N"]),

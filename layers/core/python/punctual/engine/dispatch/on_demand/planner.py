@@ -26,8 +26,8 @@ from punctual.engine.dispatch.poller import BUCKET_CLOSE_DELAY
 from punctual.engine.ports.partitions import PartitionLeases, Partitions, TimerPartition
 from punctual.engine.ports.timers import Timers
 
-# Longest time between writes of the watermark while nothing is due.
-WATERMARK_WRITE_INTERVAL = timedelta(minutes=5)
+# Each tick writes the watermark, which is the heartbeat of the planner. A repeated one does not.
+WATERMARK_WRITE_INTERVAL = timedelta(seconds=45)
 LOST_WAKEUP_DELAY = timedelta(seconds=10)  # a timer this long overdue needs another wake-up
 MAX_TIMERS_PER_WAKEUP = 1_000  # timers for one poller
 MAX_PAST_PARTITION_READS = 2_000  # reads of past partitions in one tick
@@ -265,7 +265,7 @@ class PeekingPlanner:
         return watermark
 
     def _write_watermark(self, now: datetime, stored: datetime, watermark: datetime) -> None:
-        """Write the watermark after a minute with work, else every five minutes."""
+        """Write the watermark after a minute with work, else once a tick."""
         is_outdated = (
             self._watermark_written_at is None
             or now - self._watermark_written_at >= WATERMARK_WRITE_INTERVAL

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from punctual.domain.job_state import JobState
 from punctual.domain.run import waits_too_long
@@ -38,6 +38,7 @@ class JobFilters(NamedTuple):
     created_by: str = ""
     tags: tuple[tuple[str, str], ...] = ()
     health: JobHealth | None = None
+    pause_ends_before: datetime | None = None  # the pause of the job should have ended by then
 
     def matches(self, state: JobState, definition: DefinitionRow, now: datetime) -> bool:
         return (
@@ -49,7 +50,12 @@ class JobFilters(NamedTuple):
             and all(definition.tags.get(key) == value for key, value in self.tags)
             and (not self.text or self._has_text(definition))
             and self._has_health(state, now)
+            and (self.pause_ends_before is None or self._is_paused_past(state))
         )
+
+    def _is_paused_past(self, state: JobState) -> bool:
+        until = None if state.pause is None else state.pause.until
+        return until is not None and until < cast(datetime, self.pause_ends_before)
 
     def _has_health(self, state: JobState, now: datetime) -> bool:
         """Return whether the job has the health. Only the index knows which jobs are failing."""

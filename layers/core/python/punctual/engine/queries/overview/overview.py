@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from punctual.domain.job_state import JobStatus
 from punctual.domain.overview import (
+    MAX_SILENCE,
     LateRuns,
     LimitUse,
     OpenFailures,
@@ -14,17 +15,16 @@ from punctual.domain.overview import (
 )
 from punctual.domain.run import MAX_START_DELAY, waits_too_long
 from punctual.engine.ports.lists.job_index import JobFilters, JobHealth, JobQuery
-from punctual.engine.ports.monitor import Stats
+from punctual.engine.ports.monitor import Health, Stats
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.overview.failures import FailureQueries
 from punctual.engine.queries.slices import Sliced
 
-MAX_OVERVIEW_JOBS = 100  # late jobs that are counted
-MAX_PAUSED_JOBS = 1_000  # newest first; the timer of a pause ends it in time
+MAX_OVERVIEW_JOBS = 100  # late jobs, and jobs paused for too long, that are counted
 NEXT_START_RANGE = timedelta(days=31)
 ACTIVE_STATUSES = (JobStatus.SCHEDULED, JobStatus.PAUSED)
 _LATE = JobQuery(JobFilters(health=JobHealth.LATE))
-_PAUSED = JobQuery(JobFilters(status=frozenset({JobStatus.PAUSED.value})))
+_PAUSED = JobFilters(status=frozenset({JobStatus.PAUSED.value}))
 
 
 class OverviewQueries:
@@ -57,7 +57,7 @@ class OverviewQueries:
                 ),
                 pauses=pauses,
                 limits=_limit_uses(stats),
-                is_planner_silent=health.status == "down",
+                is_planner_silent=_is_planner_silent(health, now),
                 planner_at=health.planner_heartbeat,
                 executors_at=max(
                     (
@@ -81,17 +81,25 @@ class OverviewQueries:
         return LateRuns(len(states), has_more, min(due_times, default=None))
 
     def _overdue_pauses(self, tenant: str, now: datetime) -> Sliced[OverduePauses]:
-        """Return the overdue of the newest paused jobs. The timer of a pause ends it in time."""
-        states, _ = yield from self._queries.listed_states(tenant, _PAUSED, MAX_PAUSED_JOBS, now)
-        latest_end = now - MAX_START_DELAY
+        """Return the jobs that are paused past the time to resume. Their timer should end this."""
+        query = JobQuery(_PAUSED._replace(pause_ends_before=now - MAX_START_DELAY))
+        states, has_more = yield from self._queries.listed_states(
+            tenant, query, MAX_OVERVIEW_JOBS, now
+        )
         ends = [
             state.pause.until
             for state in states
-            if state.pause is not None
-            and state.pause.until is not None
-            and state.pause.until < latest_end
+            if state.pause is not None and state.pause.until is not None
         ]
-        return OverduePauses(len(ends), min(ends, default=None))
+        return OverduePauses(len(ends), min(ends, default=None), has_more)
+
+
+def _is_planner_silent(health: Health, now: datetime) -> bool:
+    """Return whether no word came for too long after the planner should have spoken."""
+    heartbeat = health.planner_heartbeat
+    return health.status == "down" or (
+        heartbeat is not None and now - heartbeat > health.planner_interval + MAX_SILENCE
+    )
 
 
 def _limit_uses(stats: Stats) -> list[LimitUse]:

@@ -40,9 +40,10 @@ OVERVIEW_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "at": "The time when the job was paused.",
     },
     "Overview": {
-        "verdict": "`BLIND`: the planner or all executors are silent. `BAD`: runs are late, or a "
-        "failure is not acknowledged. `WARN`: all failures are known, or a job is paused past its "
-        "time, or a limit is used over 80 %. The worst that holds counts.",
+        "verdict": "`BLIND`: no word came from the planner or from all executors for 60 s. On AWS "
+        "the planner speaks each minute, so the 60 s begin when its word was due. `BAD`: runs are "
+        "late, or a failure is not acknowledged. `WARN`: all failures are known, or a job is "
+        "paused past its time, or a limit is used over 80 %. The worst that holds counts.",
         "sentence": "The texts of all facts.",
         "since": "The earliest known cause of the verdict. It is null for `OK`.",
         "facts": "What the verdict follows from, the most urgent first.",

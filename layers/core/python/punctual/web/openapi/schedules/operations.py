@@ -47,7 +47,8 @@ SCHEDULE_OPERATIONS = (
         "on, with the runs that `misfire_policy` then starts. Not counted: occurrences that are "
         "due already, requested runs, retries, and an interval from completion while its run goes "
         "on. Overlap rules are not applied, so some starts may become SKIPPED or wait. A tenant "
-        "with more jobs than one answer can count gets a 422 with the code `TOO_MUCH_WORK`.",
+        "with more jobs than one answer can count gets a 422 with the code `TOO_MUCH_WORK`. On AWS "
+        "an answer can count 10,000 jobs with a start in these hours.",
         (
             Parameter(
                 "hours",
