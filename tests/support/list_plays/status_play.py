@@ -66,7 +66,7 @@ class Outage(NamedTuple):
     """For some calls the function does not reach the table, or gets no answers from it."""
 
     first: int
-    count: int
+    call_count: int
     answers_lost: bool  # whether the calls take effect
 
 
@@ -206,7 +206,7 @@ class StatusPlay:
         self._pass_time()
         self._calls += 1
         for outage in self._outages:
-            if outage.first <= self._calls < outage.first + outage.count:
+            if outage.first <= self._calls < outage.first + outage.call_count:
                 self.faults += 1
                 if outage.answers_lost:
                     effect()

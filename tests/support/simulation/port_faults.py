@@ -75,12 +75,12 @@ class Partition(NamedTuple):
     process: str
     port: str  # empty for all ports
     first: int  # the first of these calls of the process to this port, counted from 1
-    count: int
+    call_count: int
     answers_lost: bool  # whether the calls take effect
 
     def __str__(self) -> str:
         kind = "answers lost" if self.answers_lost else "not reached"
-        return f"{self.process} to {self.port or 'all'}: {kind} at {self.first}+{self.count}"
+        return f"{self.process} to {self.port or 'all'}: {kind} at {self.first}+{self.call_count}"
 
     def cuts(self, call: "Call", number: int, number_at_port: int) -> bool:
         """Return whether it cuts a call, by its number and its number at this port."""
@@ -88,7 +88,7 @@ class Partition(NamedTuple):
         return (
             call.process == self.process
             and self.port in ("", call.port)
-            and self.first <= number < self.first + self.count
+            and self.first <= number < self.first + self.call_count
         )
 
 

@@ -23,7 +23,7 @@ class FixedFeed:
     def __init__(self, changes: Sequence[Change]) -> None:
         self._changes = changes
 
-    def now(self, now: datetime) -> tuple[str, ...]:
+    def now(self, tenant: str, now: datetime) -> tuple[str, ...]:
         return ("now",)
 
     def read(
