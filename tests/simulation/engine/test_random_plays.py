@@ -25,6 +25,7 @@ SEEDS_WITH_ERRORS = [  # plays that found an error. The fix of each describes it
     ("story 254", 254, 0),
     ("story 1576", 1_576, 0),
     ("story 3572", 3_572, 4),
+    ("story 12394", 12_394, 2),
 ]
 
 

@@ -95,8 +95,12 @@ class StateChange:
         """Return True if the misfire policy applies, after the grace or after a pause."""
         if self.is_resumed and not self.is_resumed_by_time:
             return self.is_in_pause(scheduled_at, at, limits)
-        is_in_outage = scheduled_at + limits.jitter < at - limits.grace
-        return is_in_outage or self.is_in_pause(scheduled_at, at, limits)
+        due_at = scheduled_at + limits.jitter
+        # A catch-up goes on up to the time that it began with, perhaps by a clock that is ahead.
+        catch_up = self.old.catch_up
+        is_in_catch_up = catch_up is not None and due_at <= catch_up.until
+        is_in_outage = due_at < at - limits.grace
+        return is_in_outage or is_in_catch_up or self.is_in_pause(scheduled_at, at, limits)
 
     def is_in_pause(self, scheduled_at: datetime, at: datetime, limits: JobLimits) -> bool:
         """Return True if the occurrence became due in a pause that this swap ends."""
