@@ -19,11 +19,12 @@ from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
 from punctual.aws.dynamodb.keys import NAME_KEY_PATTERN, RUN_OBJECT_PREFIXES
 from punctual.aws.dynamodb.lists.keys import ListKind, list_key_pattern
-from punctual.aws.ecs.containers import CONTAINERS_PARTITION
-from punctual.aws.ecs.task_definitions import DEFINITIONS_PARTITION
+from punctual.aws.dynamodb.lists.operation_rows import (
+    OPERATIONS_KEY_PATTERN,
+    RUNNING_OPERATIONS_PARTITION,
+)
 from punctual.aws.secret_store import SECRET_LIST_KEY_PATTERN
 from punctual.domain.artifacts import ARTIFACT_PREFIX
-from punctual.lambdas.containers.start_files import ENVIRONMENT_FILE, START_FILES
 
 PAYLOADS_PREFIX = "payloads/"
 OUTPUTS_PREFIX, LOGS_PREFIX = RUN_OBJECT_PREFIXES
@@ -65,9 +66,10 @@ class DataArns:
 
 @dataclass(frozen=True, slots=True)
 class QueueArns:
-    """ARNs of the queues: wake-ups, due runs and dead letters."""
+    """ARNs of the queues: wake-ups, operations, due runs and dead letters."""
 
     wake_up: str
+    operations: str
     lanes: tuple[str, ...]
     dead_letters: tuple[str, ...]
 
@@ -94,7 +96,7 @@ def _conditions(right: Right) -> dict[str, dict[str, list[str]]] | None:
     return conditions or None
 
 
-def _dynamodb(table: str, *actions: str) -> Right:
+def dynamodb(table: str, *actions: str) -> Right:
     return Right(tuple(f"dynamodb:{action}" for action in actions), (table,))
 
 
@@ -102,7 +104,7 @@ def _sqs(queues: Sequence[str], *actions: str) -> Right:
     return Right(tuple(f"sqs:{action}" for action in actions), tuple(queues))
 
 
-def _read_blobs(data: DataArns, *prefixes: str) -> Right:
+def read_blobs(data: DataArns, *prefixes: str) -> Right:
     return Right(("s3:GetObject",), data.objects(*prefixes), "blobs are named by job")
 
 
@@ -115,32 +117,42 @@ def consume_queues(queues: Sequence[str]) -> Right:
     return _sqs(queues, "ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
 
 
-def _change_job(data: DataArns, queues: QueueArns) -> list[Right]:
+def change_job(data: DataArns, queues: QueueArns) -> list[Right]:
     """Return the rights of the four steps that change a job."""
     return [
-        _dynamodb(data.jobs, "BatchGetItem", "UpdateItem"),
-        _dynamodb(data.timers, "BatchWriteItem"),
-        _dynamodb(data.runs, "BatchGetItem", "BatchWriteItem", "Query"),
-        _dynamodb(data.control, "BatchGetItem"),
+        dynamodb(data.jobs, "BatchGetItem", "UpdateItem"),
+        dynamodb(data.timers, "BatchWriteItem"),
+        dynamodb(data.runs, "BatchGetItem", "BatchWriteItem", "Query"),
+        dynamodb(data.control, "BatchGetItem"),
         _sqs((queues.wake_up, *queues.lanes), "SendMessage"),
     ]
 
 
 def _create_job_state(data: DataArns) -> Right:
     """Return the right to put a job state where none exists, and the row of its name."""
-    return _dynamodb(data.jobs, "PutItem")
+    return dynamodb(data.jobs, "PutItem")
+
+
+def _operation_rows(data: DataArns, *actions: str) -> Right:
+    """Return the right on the rows of operations, without their items, in the table of jobs."""
+    return dynamodb(data.jobs, *actions)._replace(key_patterns=(OPERATIONS_KEY_PATTERN,))
+
+
+def _running_operation_rows(data: DataArns, *actions: str) -> Right:
+    """Return the right on the rows that list the running operations of all tenants."""
+    return dynamodb(data.jobs, *actions)._replace(key_patterns=(RUNNING_OPERATIONS_PARTITION,))
 
 
 def _change_shared_timers(data: DataArns) -> Right:
     """Return the right to remove timers from shared rows."""
-    return _dynamodb(data.timers, "UpdateItem")
+    return dynamodb(data.timers, "UpdateItem")
 
 
 def authorizer(data: DataArns, secrets: Sequence[str]) -> list[Right]:
     """Return rights on the token rows of the control table only."""
     return [
         Right(("ssm:GetParameter",), tuple(secrets)),
-        _rows(data, f"{TOKEN_KEY_PREFIX}*", "GetItem", "UpdateItem"),
+        control_rows(data, f"{TOKEN_KEY_PREFIX}*", "GetItem", "UpdateItem"),
     ]
 
 
@@ -149,23 +161,27 @@ def job_service(
 ) -> list[Right]:
     """Return rights that store the secrets of tasks and read none of them."""
     return [
-        *_change_job(data, queues),
+        *change_job(data, queues),
         _create_job_state(data),
         _change_shared_timers(data),
-        _dynamodb(data.jobs, "DeleteItem")._replace(key_patterns=(NAME_KEY_PATTERN,)),
+        dynamodb(data.jobs, "DeleteItem")._replace(key_patterns=(NAME_KEY_PATTERN,)),
         _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem"),
-        _dynamodb(data.jobs, "BatchWriteItem"),
-        _dynamodb(data.control, "PutItem", "UpdateItem"),
-        _dynamodb(data.control, "Query")._replace(
+        dynamodb(data.jobs, "BatchWriteItem"),
+        _running_operation_rows(data, "Query"),  # how many operations of the tenant run
+        _list_rows(data, ListKind.JOBS, "Query"),  # the jobs and runs that an operation matches
+        _list_rows(data, ListKind.RUNS, "Query"),
+        _sqs((queues.operations,), "SendMessage"),
+        dynamodb(data.control, "PutItem", "UpdateItem"),
+        dynamodb(data.control, "Query")._replace(
             key_patterns=(TOKEN_LIST_KEY_PATTERN, SECRET_LIST_KEY_PATTERN, *ARTIFACT_KEY_PATTERNS)
         ),  # the lists of tokens, secrets and artifacts, and the jobs that use an artifact
-        _dynamodb(data.control, "DeleteItem")._replace(key_patterns=(SECRET_LIST_KEY_PATTERN,)),
+        dynamodb(data.control, "DeleteItem")._replace(key_patterns=(SECRET_LIST_KEY_PATTERN,)),
         Right(("ssm:PutParameter", "ssm:DeleteParameter"), tuple(secrets), "tenants name secrets"),
-        _rows(data, ARTIFACT_USES_KEY_PATTERN, "BatchWriteItem"),
+        control_rows(data, ARTIFACT_USES_KEY_PATTERN, "BatchWriteItem"),
         _list_rows(data, ListKind.FAILURES, "BatchGetItem", "PutItem"),
-        _dynamodb(data.audit, "PutItem"),  # changes of tokens, and reads of webhook secrets
+        dynamodb(data.audit, "PutItem"),  # changes of tokens, and reads of webhook secrets
         Right(("ssm:GetParameter",), (token_key, webhook_key)),
-        _read_blobs(data, PAYLOADS_PREFIX, ARTIFACT_PREFIX),
+        read_blobs(data, PAYLOADS_PREFIX, ARTIFACT_PREFIX),
         _list_blobs(data),  # without this right S3 answers 403 instead of 404 for a missing object
         # A presigned upload of an artifact has the rights of its signer.
         Right(
@@ -179,12 +195,13 @@ def job_service(
 def job_search(data: DataArns, has_limits: bool) -> list[Right]:
     return [
         *_write_quota_rows(data, has_limits),
-        _dynamodb(data.jobs, "BatchGetItem"),
-        _dynamodb(data.runs, "BatchGetItem", "Query"),
-        _dynamodb(data.control, "BatchGetItem", "Query"),
-        _dynamodb(data.audit, "Query"),
-        _dynamodb(data.lists, "BatchGetItem", "Query"),
-        _read_blobs(data, *BLOB_PREFIXES, ARTIFACT_PREFIX),
+        dynamodb(data.jobs, "BatchGetItem"),
+        _operation_rows(data, "Query"),
+        dynamodb(data.runs, "BatchGetItem", "Query"),
+        dynamodb(data.control, "BatchGetItem", "Query"),
+        dynamodb(data.audit, "Query"),
+        dynamodb(data.lists, "BatchGetItem", "Query"),
+        read_blobs(data, *BLOB_PREFIXES, ARTIFACT_PREFIX),
         _list_blobs(data),  # without this right S3 answers 403 instead of 404 for a missing object
     ]
 
@@ -192,9 +209,9 @@ def job_search(data: DataArns, has_limits: bool) -> list[Right]:
 def claims(data: DataArns, queues: QueueArns, token_key: str) -> list[Right]:
     """Return the rights to renew and finish runs, and to store what external executors send."""
     return [
-        *_change_job(data, queues),
+        *change_job(data, queues),
         Right(("ssm:GetParameter",), (token_key,)),
-        _read_blobs(data, *RUN_OBJECT_PREFIXES),
+        read_blobs(data, *RUN_OBJECT_PREFIXES),
         _list_blobs(data),  # the parts of a log
         # A presigned upload of an output has the rights of its signer.
         Right(
@@ -208,7 +225,7 @@ def claims(data: DataArns, queues: QueueArns, token_key: str) -> list[Right]:
 def _write_quota_rows(data: DataArns, has_quotas: bool) -> list[Right]:
     """Return the rights on quota rows, in a stage that has some."""
     return (
-        [_dynamodb(data.control, "PutItem")._replace(key_patterns=(QUOTA_ROW_KEY_PATTERN,))]
+        [dynamodb(data.control, "PutItem")._replace(key_patterns=(QUOTA_ROW_KEY_PATTERN,))]
         if has_quotas
         else []
     )
@@ -216,51 +233,69 @@ def _write_quota_rows(data: DataArns, has_quotas: bool) -> list[Right]:
 
 def planner(data: DataArns, queues: QueueArns, parameters: Sequence[str]) -> list[Right]:
     return [
-        _dynamodb(data.control, "BatchGetItem", "PutItem", "UpdateItem"),
-        _dynamodb(data.timers, "Query"),
-        _sqs((queues.wake_up,), "SendMessage"),
+        dynamodb(data.control, "BatchGetItem", "PutItem", "UpdateItem"),
+        dynamodb(data.timers, "Query"),
+        _sqs((queues.wake_up, queues.operations), "SendMessage"),
+        # Operations of lost messages.
+        _running_operation_rows(data, "DeleteItem", "Query"),
+        _operation_rows(data, "BatchGetItem"),
         Right(("ssm:GetParameters",), tuple(parameters)),
+    ]
+
+
+def operations(data: DataArns, queues: QueueArns, has_limits: bool) -> list[Right]:
+    """Return the rights to change many jobs, and to record how far an operation is."""
+    return [
+        *change_job(data, queues),
+        *_write_quota_rows(data, has_limits),
+        _change_shared_timers(data),
+        consume_queues((queues.operations,)),
+        _sqs((queues.operations,), "SendMessage"),
+        _running_operation_rows(data, "BatchWriteItem"),
+        dynamodb(data.jobs, "DeleteItem")._replace(key_patterns=(NAME_KEY_PATTERN,)),
+        read_blobs(data, PAYLOADS_PREFIX),
+        Right(("s3:PutObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
     ]
 
 
 def poller(data: DataArns, queues: QueueArns) -> list[Right]:
     return [
-        *_change_job(data, queues),
+        *change_job(data, queues),
         _create_job_state(data),
         _change_shared_timers(data),
         consume_queues((queues.wake_up,)),
-        _dynamodb(data.control, "UpdateItem"),
-        _dynamodb(data.timers, "Query"),
+        dynamodb(data.control, "UpdateItem"),
+        dynamodb(data.timers, "Query"),
     ]
 
 
 def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
     return [
-        *_change_job(data, queues),
+        *change_job(data, queues),
         _create_job_state(data),
         _change_shared_timers(data),
-        _dynamodb(data.jobs, "DeleteItem")._replace(key_patterns=(NAME_KEY_PATTERN,)),
-        _dynamodb(data.jobs, "BatchWriteItem", "Query", "Scan"),
+        dynamodb(data.jobs, "DeleteItem")._replace(key_patterns=(NAME_KEY_PATTERN,)),
+        dynamodb(data.jobs, "BatchWriteItem", "Query", "Scan"),
         _list_rows(data, ListKind.JOBS, "BatchGetItem", "Query", "UpdateItem"),
         _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem", "PutItem", "UpdateItem"),
         _list_blobs(data),  # payloads of deleted jobs, and artifacts
-        _read_blobs(data, ARTIFACT_PREFIX),
+        read_blobs(data, ARTIFACT_PREFIX),
         Right(
             ("s3:DeleteObject",),
             data.objects(PAYLOADS_PREFIX, ARTIFACT_PREFIX),
             "blobs are named by job or content",
         ),
-        _dynamodb(data.timers, "Query"),
+        dynamodb(data.timers, "Query"),
         _list_rows(data, ListKind.RUNS, "BatchWriteItem"),
-        _dynamodb(data.control, "PutItem"),
+        dynamodb(data.control, "PutItem"),
         # Corrections of counts, and the cleanup of artifacts.
-        _dynamodb(data.control, "UpdateItem")._replace(
+        dynamodb(data.control, "UpdateItem")._replace(
             key_patterns=(*TOTALS_KEY_PATTERNS, ARTIFACT_KEY_PATTERN)
         ),
-        _dynamodb(data.control, "Query")._replace(
+        dynamodb(data.control, "Query")._replace(
             key_patterns=(*COUNTED_KEY_PATTERNS, ARTIFACT_USES_KEY_PATTERN)
         ),
-        _rows(data, ARTIFACT_USES_KEY_PATTERN, "BatchWriteItem"),
+        control_rows(data, ARTIFACT_USES_KEY_PATTERN, "BatchWriteItem"),
     ]
 
 
@@ -278,11 +313,11 @@ def executor(
     )
     return [
         *webhook_key_rights,
-        *_change_job(data, queues),
+        *change_job(data, queues),
         *_write_quota_rows(data, has_quotas),
         consume_queues(lane_queues),
         _sqs(lane_queues, "ChangeMessageVisibility"),
-        _read_blobs(data, PAYLOADS_PREFIX),
+        read_blobs(data, PAYLOADS_PREFIX),
         Right(("s3:PutObject",), data.objects(OUTPUTS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
         *target_rights,
@@ -291,7 +326,7 @@ def executor(
 
 def dead_letters(data: DataArns, queues: QueueArns) -> list[Right]:
     return [
-        *_change_job(data, queues),
+        *change_job(data, queues),
         _change_shared_timers(data),
         _sqs(queues.dead_letters, "ReceiveMessage", "DeleteMessage"),
     ]
@@ -300,126 +335,37 @@ def dead_letters(data: DataArns, queues: QueueArns) -> list[Right]:
 def status(data: DataArns, failure_queue: str, has_quotas: bool) -> list[Right]:
     return [
         # The places of claims that end.
-        *([_rows(data, QUOTA_ROW_KEY_PATTERN, "BatchGetItem", "PutItem")] if has_quotas else []),
+        *(
+            [control_rows(data, QUOTA_ROW_KEY_PATTERN, "BatchGetItem", "PutItem")]
+            if has_quotas
+            else []
+        ),
         Right(
             ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
             (data.stream,),
         ),
         Right(("dynamodb:ListStreams",), ("*",), "AWS lists the streams of all tables or none"),
         _sqs((failure_queue,), "SendMessage"),
-        _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
+        dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
         _list_rows(data, ListKind.JOBS, "BatchGetItem", "UpdateItem"),
         _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem", "PutItem", "UpdateItem"),
         _list_rows(data, ListKind.FAILURES, "BatchGetItem", "PutItem"),
-        _dynamodb(data.runs, "BatchGetItem", "Query"),
-        _dynamodb(data.control, "UpdateItem"),
-        _dynamodb(data.control, "PutItem", "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),
-        _dynamodb(data.audit, "PutItem"),
+        dynamodb(data.runs, "BatchGetItem", "Query"),
+        dynamodb(data.control, "UpdateItem"),
+        dynamodb(data.control, "PutItem", "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),
+        dynamodb(data.audit, "PutItem"),
         *(_list_rows(data, kind, "BatchWriteItem") for kind in (ListKind.RUNS, ListKind.FEED)),
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
     ]
 
 
-def start_containers(
-    task_definitions: str, cluster: str, roles: Sequence[str], service: str
-) -> list[Right]:
-    """Return the rights to start containers: in one cluster, under two roles, and nothing else."""
-    in_cluster = (("ecs:cluster", cluster),)
-    return [
-        Right(
-            ("ecs:RunTask",),
-            (task_definitions,),
-            "each image and size has a definition of its own",
-            equals=in_cluster,
-        ),
-        Right(("ecs:RegisterTaskDefinition",), ("*",), "AWS has no resource for a registration"),
-        Right(("iam:PassRole",), tuple(roles), equals=(("iam:PassedToService", service),)),
-    ]
-
-
-def _rows(data: DataArns, pattern: str, *actions: str) -> Right:
-    return _dynamodb(data.control, *actions)._replace(key_patterns=(pattern,))
+def control_rows(data: DataArns, pattern: str, *actions: str) -> Right:
+    return dynamodb(data.control, *actions)._replace(key_patterns=(pattern,))
 
 
 def _list_rows(data: DataArns, kind: ListKind, *actions: str) -> Right:
-    return _dynamodb(data.lists, *actions)._replace(key_patterns=(list_key_pattern(kind),))
-
-
-def executor_of_containers(data: DataArns) -> list[Right]:
-    """Return the rights on the rows of containers, and on what their starts read."""
-    return [
-        _rows(data, CONTAINERS_PARTITION, "BatchWriteItem", "Query", "UpdateItem"),
-        _rows(data, DEFINITIONS_PARTITION, "BatchWriteItem", "PutItem", "UpdateItem"),
-        _rows(data, QUOTA_ROW_KEY_PATTERN, "PutItem"),
-        _read_blobs(data, OUTPUTS_PREFIX),  # a presigned link has the rights of its signer
-        _delete_start_files(data),
-    ]
-
-
-def _delete_start_files(data: DataArns) -> Right:
-    """Return the right to delete what a task of ECS read."""
-    objects = (f"{data.bucket}/{OUTPUTS_PREFIX}*/{name}" for name in START_FILES)
-    return Right(("s3:DeleteObject",), tuple(objects), "blobs are named by job")
-
-
-def containers(
-    data: DataArns, queues: QueueArns, tasks: str, cluster: str, log_group: str
-) -> list[Right]:
-    """Return the rights of the function that follows containers."""
-    in_cluster = (("ecs:cluster", cluster),)
-    return [
-        *_change_job(data, queues),
-        _rows(data, CONTAINERS_PARTITION, "BatchWriteItem", "Query", "UpdateItem"),
-        _rows(data, DEFINITIONS_PARTITION, "DeleteItem", "Query"),
-        _rows(data, QUOTA_ROW_KEY_PATTERN, "PutItem"),
-        Right(("s3:PutObject",), data.objects(LOGS_PREFIX), "blobs are named by job"),
-        _delete_start_files(data),
-        Right(
-            ("ecs:DescribeTasks", "ecs:StopTask"),
-            (tasks,),
-            "ECS names tasks, all in one cluster",
-            equals=in_cluster,
-        ),
-        Right(
-            ("ecs:ListTasks",),
-            ("*",),
-            "the condition names the cluster; AWS has no resource for a list of tasks",
-            equals=in_cluster,
-        ),
-        Right(
-            ("ecs:DeregisterTaskDefinition",), ("*",), "AWS has no resource for a deregistration"
-        ),
-        Right(("logs:GetLogEvents",), (log_group,)),
-    ]
-
-
-def pull_images(data: DataArns, repositories: str, log_group: str, secrets: str) -> list[Right]:
-    """Return the rights of ECS while it starts a task."""
-    return [
-        Right(
-            ("s3:GetObject",),
-            (f"{data.bucket}/{OUTPUTS_PREFIX}*/{ENVIRONMENT_FILE}",),
-            "blobs are named by job",
-        ),
-        Right(("s3:GetBucketLocation",), (data.bucket,)),
-        Right(("ecr:GetAuthorizationToken",), ("*",), "AWS has no resource for the login"),
-        Right(
-            (
-                "ecr:BatchCheckLayerAvailability",
-                "ecr:BatchGetImage",
-                "ecr:GetDownloadUrlForLayer",
-            ),
-            (repositories,),
-            "jobs name images; the account's repositories may deny the role",
-        ),
-        logging(log_group),
-        Right(
-            ("ssm:GetParameters",),
-            (secrets,),
-            "Punctual writes only the secrets of the job's own tenant into its definition",
-        ),
-    ]
+    return dynamodb(data.lists, *actions)._replace(key_patterns=(list_key_pattern(kind),))
 
 
 def task_targets(
@@ -451,7 +397,7 @@ def executor_of_scripts(
         Right(("ssm:GetParameter",), tuple(claim_parameters)),
         # A link to an artifact has the rights of its signer. The parts of a log become one blob.
         # The head of an output says which claim has uploaded it.
-        _read_blobs(data, ARTIFACT_PREFIX, LOGS_PREFIX, OUTPUTS_PREFIX),
+        read_blobs(data, ARTIFACT_PREFIX, LOGS_PREFIX, OUTPUTS_PREFIX),
         _list_blobs(data),  # the parts of a log that a lost attempt has left
         Right(
             ("s3:DeleteObject", "s3:PutObject"),

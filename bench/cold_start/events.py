@@ -4,8 +4,11 @@ import json
 from typing import Any
 
 from punctual.aws.dynamodb.keys import time_key
+from punctual.aws.sqs.operation_queue import OperationMessage
+from punctual.aws.sqs.operation_queue import to_body as to_operation_body
 from punctual.aws.sqs.run_queue import to_body
 from punctual.domain.job_state import Lane, Priority
+from punctual.engine.ports.lists.operations import OperationKey
 from punctual.engine.ports.run_queue import Message
 from tests.support.aws.settings import a_settings
 from tests.support.aws.stream_records import Stream
@@ -17,6 +20,7 @@ DEAD_LETTER_URLS = (
     "https://sqs.invalid/1/quick-normal-dead.fifo https://sqs.invalid/1/long-dead.fifo"
 )
 MESSAGE = Message("acme", JOB, RUN, NOON, Priority.NORMAL, Lane.QUICK, 1, "http")
+OPERATION_MESSAGE = OperationMessage(OperationKey("acme", JOB), revision=1)
 
 
 def _record(body: str) -> dict[str, Any]:
@@ -49,6 +53,7 @@ def events() -> dict[str, Any]:
         "planner": tick,
         "poller": {"Records": [_record(json.dumps(wakeup))]},
         "reconciler": tick,
+        "operations": {"Records": [_record(to_operation_body(OPERATION_MESSAGE))]},
         "executor-quick": messages,
         "executor-long": messages,
         "dead-letters": tick,

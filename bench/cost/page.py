@@ -16,6 +16,7 @@ from bench.cost.idle import (
 )
 from bench.cost.levers import levers_section
 from bench.cost.meter import Unit
+from bench.cost.operations import operations_section
 from bench.cost.prices import MILLION, Prices, prices
 from bench.cost.task_runs import (
     MINUTES_A_MONTH,
@@ -33,6 +34,7 @@ from tests.support.claims.costs import CLAIM_CALLS, claim_call_cost
 from tests.support.deployed.latency import DELIVERIES
 from tests.support.deployed.scenes import IDLE, SCENES, Counted, measured, metrics_of
 from tests.support.deployed.template import synthesised
+from tests.support.operations.costs import operation_costs
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cost.md"
 GIGABYTE = 1_000_000_000
@@ -70,6 +72,9 @@ def build_document(scenes: Mapping[str, Counted]) -> str:
         *large_output_section(price_list),
         *_claims_section(),
         *followers_section(price_list),
+        *operations_section(
+            [read_stage(name, read_context()["stages"]) for name in STAGES], operation_costs()
+        ),
         *_artifacts_section(),
         *_secrets_section(),
         *_storage_section(scenes),
@@ -399,12 +404,13 @@ def _idle_section(scenes: Mapping[str, Counted], price_list: Prices) -> Iterator
         yield f"| **optional items of the stage** | | **{_sum_items(chosen):.2f}** | |"
     yield ""
     yield (
-        "The aim for `dev` is at most $1.70 a month for scheduling, without the free requests of "
+        "The aim for `dev` is less than $2 a month for scheduling, without the free requests of "
         "SQS. Nearly all of it is Lambda's polling of empty queues. By AWS's documentation a "
         "source has five pollers, which wait up to 20 s each. The quick lane has a source for "
-        "each priority, so that HIGH goes first, and the long lane has one. Dead letters have no "
-        "source, because a function fetches them every five minutes. The free million requests "
-        "are counted once for both kinds of queues, as if nothing else in the account used them."
+        "each priority, so that HIGH goes first, and the long lane has one. Wake-ups and "
+        "operations have one each. Dead letters have no source, because a function fetches them "
+        "every five minutes. The free million requests are counted once for both kinds of queues, "
+        "as if nothing else in the account used them."
     )
 
 

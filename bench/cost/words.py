@@ -69,6 +69,7 @@ _EXPLANATIONS = (
     (r"dynamodb-read status lists: jobcounts", "whether earlier changes of the jobs are counted"),
     (r"dynamodb-read reconciler lists: jobcounts", "the counts of jobs, compared with the jobs"),
     (r"dynamodb-read status jobs: definition", "the name and tags of a job, for its row"),
+    (r"dynamodb-read planner jobs: query", "running operations, to continue those that stall"),
     (r"dynamodb-read \S+ timers: query", "the timers of a partition, read repeatedly"),
     (r"dynamodb-read \S+ control: #lease", "check for notifications of new timers"),
     (r"dynamodb-read \S+ control: #shards", "the number of shards, and the dispatch switch"),

@@ -19,9 +19,17 @@ MAX_STATUS_BATCHES = 4
 
 # The bounds of AWS for the maximum concurrency of an event source.
 MIN_QUEUE_CONCURRENCY, MAX_QUEUE_CONCURRENCY = 2, 1_000
-STATUS_FUNCTION, POLLER_FUNCTION = "status", "poller"
+STATUS_FUNCTION = "status"
+QUEUE_FUNCTIONS = ("poller", "operations")  # each has one queue; an executor has several
 
 MIN_CONCURRENCY_PERCENT, MAX_CONCURRENCY_PERCENT = 10, 400
+
+MAX_OPERATIONS_PER_SECOND = 650
+"""Operations then write half of what a new table takes: 4,000 units a second. A cancel writes most,
+three units of the table of lists for each job (docs/cost.md)."""
+
+MAX_OPERATIONS_PER_LIST_SLOT = 500
+"""Half of the write units a second of a partition. A job has one row in a slot of the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +93,23 @@ class Concurrency:
             return BUSY_STREAM_SHARDS
         queues = self.lane_executors.get(name.removeprefix("executor-"), {})
         return MIN_QUEUE_CONCURRENCY * len(queues) or (
-            MIN_QUEUE_CONCURRENCY if name == POLLER_FUNCTION else 1
+            MIN_QUEUE_CONCURRENCY if name in QUEUE_FUNCTIONS else 1
         )
+
+
+def too_fast_operations(operations_per_second: int, list_slots: int) -> list[str]:
+    """Return a message if operations leave less than half of the tables for due work.
+
+    >>> too_fast_operations(500, 1)
+    []
+    >>> too_fast_operations(501, 1)
+    ['`operationsPerSecond` must be at most 500 with `listSlots` 1; got 501']
+    """
+    maximum = min(MAX_OPERATIONS_PER_SECOND, MAX_OPERATIONS_PER_LIST_SLOT * list_slots)
+    if operations_per_second <= maximum:
+        return []
+    text = f"`operationsPerSecond` must be at most {maximum} with `listSlots` {list_slots}"
+    return [f"{text}; got {operations_per_second}"]
 
 
 def too_large_lanes(concurrency: Concurrency) -> list[str]:
@@ -106,7 +129,7 @@ def too_small_reservations(concurrency: Concurrency, rates: Mapping[str, int]) -
         f"executor-{lane}": (sum(queues.values()), "that its queues need")
         for lane, queues in concurrency.lanes.items()
     }
-    minimums[POLLER_FUNCTION] = (MIN_QUEUE_CONCURRENCY, "that its queues need")
+    minimums |= dict.fromkeys(QUEUE_FUNCTIONS, (MIN_QUEUE_CONCURRENCY, "that its queues need"))
     minimums[STATUS_FUNCTION] = (BUSY_STREAM_SHARDS, "shards of the stream of a busy table")
     for setting, rate in rates.items():
         reason = f"that `{setting}` needs: Lambda starts {MAX_STARTS_PER_SECOND} a second for each"

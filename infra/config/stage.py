@@ -22,9 +22,11 @@ from infra.config.cdk_json import (
 )
 from infra.config.concurrency import (
     MAX_CONCURRENCY_PERCENT,
+    MAX_OPERATIONS_PER_SECOND,
     MAX_QUEUE_CONCURRENCY,
     MIN_CONCURRENCY_PERCENT,
     Concurrency,
+    too_fast_operations,
     too_large_lanes,
     too_small_reservations,
 )
@@ -46,6 +48,7 @@ FUNCTION_NAMES = (
     "planner",
     "poller",
     "reconciler",
+    "operations",
     "executor-quick",
     "executor-long",
     "dead-letters",
@@ -71,7 +74,7 @@ MAX_REACH_CHARACTERS = 1_500
 MAX_LIST_SLOTS = 64  # a call that lists reads all slots in parallel
 MAX_FEED_SLOTS = 4  # a call that reads changes reads 4 MB of all slots together
 # Each of the functions that carry out operations acts on at least one job a second.
-MIN_OPERATIONS_PER_SECOND, MAX_OPERATIONS_PER_SECOND = OPERATION_CONCURRENCY, 1_000
+MIN_OPERATIONS_PER_SECOND = OPERATION_CONCURRENCY
 MIN_POLLER_MEMORY_MB = 256  # MB
 MAX_CONTAINER_VCPU = 10_000
 MIN_STAGE_SCRIPT_MEMORY_MB = 128  # MB
@@ -290,6 +293,7 @@ def read_stage(name: Any, stages: Any) -> Stage:
         }
         fields.problems += too_small_reservations(concurrency, rates)
         fields.problems += too_large_lanes(concurrency)
+        fields.problems += too_fast_operations(stage.operations_per_second, stage.list_slots)
         fields.problems += _poller_memory_problems(stage)
     if fields.problems:
         raise WrongStage(f"stage {name!r}: {'; '.join(fields.problems)}")

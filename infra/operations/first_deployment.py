@@ -25,7 +25,7 @@ BUSY_STACK_STATES = ("CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS", "DELETE_IN_PR
 FAILED_DEPLOYMENT_PAGE = "docs/runbook.md, *A first deployment that failed*"
 
 FUNCTIONS_BY_STACK = {
-    "Scheduling": ("planner", "poller", "reconciler"),
+    "Scheduling": ("planner", "poller", "reconciler", "operations"),
     "Execution": ("executor-quick", "executor-long", "dead-letters", "status"),
     "Api": ("authorizer", "job-service", "job-search", "claims"),
 }

@@ -16,7 +16,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as aws_iam
 from constructs import Construct
 
-from infra import iam
+from infra import container_rights, iam
 from infra.build.scripts_image import build_scripts_context
 from infra.config.stage import Stage
 from infra.constructs.function import Function, Functions, FunctionShape
@@ -105,7 +105,7 @@ class Containers(Stack):
         )
         self.function = create_function(
             CONTAINERS_SHAPE,
-            iam.containers(
+            container_rights.containers(
                 data.arns,
                 replace(scheduling.arns, lanes=tuple(_long_queues(scheduling))),
                 self.format_arn(service="ecs", resource="task", resource_name=f"{stage.prefix}/*"),
@@ -125,7 +125,7 @@ class Containers(Stack):
         family = self.format_arn(
             service="ecs", resource="task-definition", resource_name=f"{self._stage.prefix}-*"
         )
-        return iam.start_containers(
+        return container_rights.start_containers(
             family,
             self.cluster.attr_arn,
             [self.task_role.role_arn, self.execution_role.role_arn],
@@ -177,7 +177,7 @@ class Containers(Stack):
 
     def _execution_rights(self, data: Data) -> list[iam.Right]:
         repositories = self.format_arn(service="ecr", resource="repository", resource_name="*")
-        return iam.pull_images(
+        return container_rights.pull_images(
             data.arns, repositories, self.log_group.log_group_arn, self._secrets_arn("*")
         )
 

@@ -7,7 +7,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra import iam
+from infra import container_rights, iam
 from infra.build.layers import LAMBDA_RUNTIME
 from infra.build.node_layer import node_layer
 from infra.build.runner import build_runner
@@ -115,7 +115,7 @@ class Execution(Stack):
             rights[CONTAINER_LANE] = [
                 *rights[CONTAINER_LANE],
                 *containers.start_rights,
-                *iam.executor_of_containers(self._arns),
+                *container_rights.executor_of_containers(self._arns),
             ]
         return rights
 

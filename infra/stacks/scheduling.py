@@ -1,4 +1,4 @@
-"""The stack of scheduling: tick, planner, pollers, reconciler and all queues."""
+"""The stack of scheduling: tick, planner, pollers, reconciler, operations and all queues."""
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
@@ -13,7 +13,7 @@ from infra.constructs.queue import OPERATION_QUEUE, WAKE_UP_QUEUE, DelayQueue, L
 from infra.constructs.schedule_rule import ScheduleRule
 from infra.stacks.data import Data
 from punctual.domain.tenants.limits import format_limits
-from punctual.settings import Settings
+from punctual.settings import OPERATION_CONCURRENCY, Settings
 
 NEXT_TICK_REASON = "The next tick does the remaining work, and an alarm reports missing ticks."
 NEXT_WALK_REASON = "The next hour continues the walk, and an alarm reports a failure."
@@ -26,8 +26,15 @@ POLLER_SHAPE = FunctionShape(
     allows_recursion=True,
 )
 WAKE_UPS_PER_BATCH = 10
-OPERATIONS_TIMEOUT_SECONDS = 60  # of the function that carries out operations
-OPERATION_VISIBILITY = Duration.seconds(6 * OPERATIONS_TIMEOUT_SECONDS)  # as AWS advises
+OPERATIONS_SHAPE = FunctionShape(
+    "operations",
+    "operations",
+    "Carries out operations on many jobs or runs, a slice after another",
+    timeout_seconds=60,
+    no_dead_letters_reason="Its queue has a dead-letter queue.",
+    allows_recursion=True,
+)
+OPERATION_VISIBILITY = Duration.seconds(6 * OPERATIONS_SHAPE.timeout_seconds)  # as AWS advises
 PLANNER_SHAPE = FunctionShape(
     "planner",
     "planner",
@@ -69,7 +76,7 @@ class Scheduling(Stack):
         )
         self.operation_queue = DelayQueue(
             self,
-            "Operations",
+            "OperationQueue",
             stage=stage,
             shape=OPERATION_QUEUE,
             visibility_timeout=OPERATION_VISIBILITY,
@@ -89,6 +96,17 @@ class Scheduling(Stack):
         )
         self.poller = create_function(POLLER_SHAPE, iam.poller(arns, queues))
         self.reconciler = create_function(RECONCILER_SHAPE, iam.reconciler(arns, queues))
+        self.operations = create_function(
+            OPERATIONS_SHAPE, iam.operations(arns, queues, has_limits=stage.limits is not None)
+        )
+        QueueSource(
+            self,
+            "FeedOperations",
+            function=self.operations,
+            queue=self.operation_queue.queue,
+            batch_size=1,  # a message takes up to 20 seconds
+            max_concurrency=OPERATION_CONCURRENCY,
+        )
         self.wake_up_source = QueueSource(
             self,
             "WakePoller",
@@ -102,14 +120,14 @@ class Scheduling(Stack):
 
     @property
     def functions(self) -> dict[str, Function]:
-        return {
-            function.name: function for function in (self.planner, self.poller, self.reconciler)
-        }
+        functions = (self.planner, self.poller, self.reconciler, self.operations)
+        return {function.name: function for function in functions}
 
     @property
     def arns(self) -> iam.QueueArns:
         return iam.QueueArns(
             wake_up=self.wake_up_queue.queue.queue_arn,
+            operations=self.operation_queue.queue.queue_arn,
             lanes=tuple(lane.queue.queue_arn for lane in self.lanes),
             dead_letters=tuple(lane.dead_letter_queue.queue_arn for lane in self.lanes),
         )

@@ -132,7 +132,7 @@ def test_only_poller_and_executors_allow_recursion(stage: str) -> None:
         for name, function in by_name.items()
         if function.properties.get("RecursiveLoop") == "Allow"
     }
-    assert loops == {"poller", "executor-quick", "executor-long"}
+    assert loops == {"poller", "operations", "executor-quick", "executor-long"}
 
 
 def test_function_timeouts_fit_their_callers(stage: str) -> None:

@@ -102,7 +102,7 @@ def test_dead_letter_reappears_in_the_next_round_of_the_function(
 def test_each_queue_has_one_consumer(stage: str) -> None:
     fed = {queue: function for function, queue, _ in mappings(stage)}
     expected = {f"{lane}.fifo": f"executor-{lane.split('-')[0]}" for lane in LANES[stage]}
-    assert fed == {**expected, "wake": "poller", "": "status"}
+    assert fed == {**expected, "wake": "poller", "operations": "operations", "": "status"}
 
 
 def test_batch_item_failures_are_reported(stage: str) -> None:

@@ -299,14 +299,17 @@ def test_executor_of_scripts_takes_places_of_functions_in_a_stage_without_limits
     assert "PUNCTUAL_SCRIPT_PLACES" not in str(functions(assembly("dev"))[name].properties)
 
 
+# They delete rows of secrets, of names that no job has any more, and of operations that have ended.
+DELETING_FUNCTIONS = ("job-service", "reconciler", "operations", "planner")
+
+
 def test_only_the_reconciler_scans_and_no_function_deletes_tables(stage: str) -> None:
     synthesis = assembly(stage)
     scan = {name for name in FUNCTION_NAMES if "Scan" in actions(synthesis, name, "dynamodb")}
     assert scan == {"reconciler"}
     writes = {"BatchWriteItem", "PutItem", "UpdateItem"}
     for name in FUNCTION_NAMES:
-        # rows of secrets, and of names that no job has any more
-        deletes = {"DeleteItem"} if name in ("job-service", "reconciler") else set()
+        deletes = {"DeleteItem"} if name in DELETING_FUNCTIONS else set()
         assert actions(synthesis, name, "dynamodb") <= READS | writes | deletes | STREAM
 
 

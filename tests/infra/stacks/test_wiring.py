@@ -117,6 +117,7 @@ def test_functions_have_their_timeouts(synthesis: Synthesis) -> None:
         "planner": 50,
         "poller": 180,
         "reconciler": 900,
+        "operations": 60,
         "executor-quick": 330,
         "executor-long": 900,
         "dead-letters": 240,
@@ -275,6 +276,7 @@ def test_each_event_source_has_its_batch_properties(synthesis: Synthesis) -> Non
     )
     expected: list[Mapping[str, Any]] = [
         fed("poller", "wake", 10, pollers),
+        fed("operations", "operations", 1, 2),
         *(
             fed(
                 f"executor-{lane.split('-')[0]}",

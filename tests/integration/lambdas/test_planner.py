@@ -28,9 +28,9 @@ def deployed() -> Iterator[Dispatch]:
 
 
 def reads_and_writes(spent: dict[str, int]) -> tuple[int, int]:
-    """Return the number of timer queries and of written rows."""
+    """Return the number of timer queries and of written rows. A tick also looks for operations."""
     assert set(spent) <= {"Query", "BatchGetItem", "SendMessageBatch", *WRITES}, spent
-    return spent.get("Query", 0), sum(spent.get(name, 0) for name in WRITES)
+    return spent.get("Query", 0) - 1, sum(spent.get(name, 0) for name in WRITES)
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -23,6 +23,7 @@ from tests.support.deployed.gateway import Gateway
 from tests.support.deployed.observations import runs_of
 from tests.support.deployed.scenes import PAYLOAD, SMALL, open_api, submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
+from tests.support.operations.deployed import play_operations
 
 EVENT = {"type": "event", "detail_type": "Paid"}
 MINUTELY = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
@@ -48,6 +49,7 @@ def play_all_features(world: World) -> None:
     world.run(2 * MINUTE)
     _read_everything(api, jobs)
     _change_job(world, api, jobs[0])
+    play_operations(world, api)
     _use_tokens(world, api)
     _use_artifacts(world, api)
     _run_scripts(world, api)

@@ -22,6 +22,7 @@ PLAYED_STAGES = ("dev", "rehearsal")  # without limits, and with limits and two 
 SOURCE_SETUP = "Lambda needs it to start the event source of the queue"
 UNUSED_REASONS: Mapping[Named, str] = {
     Named("poller", "sqs:GetQueueAttributes", "wake"): SOURCE_SETUP,
+    Named("operations", "sqs:GetQueueAttributes", "operations"): SOURCE_SETUP,
     **{
         Named("executor-quick", "sqs:GetQueueAttributes", queue): SOURCE_SETUP
         for queue in ("quick-high.fifo", "quick-normal.fifo", "quick-low.fifo")
@@ -39,6 +40,12 @@ UNUSED_REASONS: Mapping[Named, str] = {
         )
         for action in ("BatchGetItem", "Query")
     },
+    Named("operations", "dynamodb:UpdateItem", "timers"): (
+        "a slice that fails in part removes some of the timers that share a row"
+    ),
+    Named("operations", "dynamodb:Query", "runs"): (
+        "an end that is recorded again first looks for its history row"
+    ),
     Named("executor-long", "s3:GetObject", "artifacts/*"): (
         "a script's link to its artifact has the rights of its signer"
     ),

@@ -146,6 +146,7 @@ class PlannerFunction(Process):
             wake_ups=SqsWakeUps(sent, "", self.clock),  # type: ignore[arg-type]
             read_settings=lambda: OperatorSettings(shards=self.world.setup.shards),
             dispatch_switch=_Switch(ports.partitions),
+            send_stalled_operations=lambda: None,
             clocks=Clocks(self.clock, self.monotonic),
             log=_Silent(self),
         )

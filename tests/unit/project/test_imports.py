@@ -123,6 +123,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.aws.dynamodb.client",
             "punctual.aws.dynamodb.keys",
             "punctual.aws.dynamodb.lists.keys",
+            "punctual.aws.dynamodb.lists.operation_rows",
             "punctual.aws.dynamodb.control.artifacts",
             "punctual.aws.dynamodb.control.limits",
             "punctual.aws.dynamodb.control.counters",

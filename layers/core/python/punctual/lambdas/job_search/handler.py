@@ -9,6 +9,7 @@ from punctual.aws.dynamodb.control.partitions import DynamoPartitions
 from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.operations import OperationQueries
 from punctual.engine.queries.overview.failures import FailureQueries
 from punctual.lambdas import quotas
 from punctual.lambdas.api_runtime import (
@@ -82,6 +83,7 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         max_response_bytes=MAX_LIST_RESPONSE_BYTES,
         limits_of=stage_quotas.limits_of,
         failure_queries=FailureQueries(runtime.ports.failures, runtime.ports.job_states),
+        operation_queries=OperationQueries(runtime.ports.operations),
         artifact_queries=ArtifactQueries(
             runtime.ports.artifacts, runtime.ports.blobs, runtime.ports.job_states
         ),

@@ -20,6 +20,7 @@ from punctual.lambdas.api_runtime import (
     read_caller,
 )
 from punctual.lambdas.job_commands import build_jobs, build_queries
+from punctual.lambdas.job_service.operations import build_operation_commands
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.token_service import build_token_commands, read_token_key
 from punctual.lambdas.webhook_keys import WebhookKeys
@@ -74,6 +75,7 @@ def build_write_api(runtime: Runtime) -> Any:
         failures=FailureCommands(
             runtime.ports.failures, runtime.ports.job_states, runtime.ports.audit_log
         ),
+        operations=build_operation_commands(runtime, queries),
     )
     groups = (
         JobWriteRoutes(services),

@@ -1,4 +1,4 @@
-"""Handles the tick of the planner: reads the settings, looks for timers, and wakes pollers."""
+"""Handles the tick of the planner: reads the settings, wakes pollers, continues operations."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -10,6 +10,7 @@ from punctual.engine.clock import Clocks
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner, PeekResult
 from punctual.engine.dispatch.on_demand.wakeup_times import WakeUp
 from punctual.engine.ports.partitions import Partitions
+from punctual.lambdas.planner.stalled_operations import StalledOperations
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric, Telemetry
 
@@ -41,6 +42,7 @@ class PlannerHandler:
         wake_ups: WakeUpSender,
         read_settings: Callable[[], OperatorSettings],
         dispatch_switch: DispatchControl,
+        send_stalled_operations: Callable[[], None],
         clocks: Clocks,
         log: Telemetry,
     ) -> None:
@@ -49,6 +51,7 @@ class PlannerHandler:
         self._wake_ups = wake_ups
         self._read_settings = read_settings
         self._dispatch_switch = dispatch_switch
+        self._send_stalled_operations = send_stalled_operations
         self._clocks = clocks
         self._log = log
         self._settings: OperatorSettings | None = None
@@ -61,6 +64,7 @@ class PlannerHandler:
         except BaseException:
             self._planner.forget_findings()
             raise
+        self._send_stalled_operations()
 
     def _tick(self, now: datetime, is_late: Callable[[], bool]) -> None:
         settings = self._load_settings()
@@ -115,12 +119,16 @@ class PlannerHandler:
 def build_handler(runtime: Runtime) -> PlannerHandler:
     ports = runtime.ports
     operator_settings = SsmOperatorSettings(lambda: runtime.clients.ssm, runtime.settings.knobs)
+    stalled_operations = StalledOperations(
+        ports.operations, ports.operation_queue, runtime.clock, runtime.log
+    )
     return PlannerHandler(
         planner=PeekingPlanner(ports.timers, ports.partitions, ports.partitions),
         partitions=ports.partitions,
         wake_ups=ports.wakeups,
         read_settings=operator_settings.read,
         dispatch_switch=runtime.dispatch_switch,
+        send_stalled_operations=stalled_operations.send_again,
         clocks=Clocks(runtime.clock, runtime.steady),
         log=runtime.log,
     )

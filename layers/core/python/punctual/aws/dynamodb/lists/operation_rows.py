@@ -24,12 +24,7 @@ from punctual.engine.ports.lists.operations import OperationKey, OperationReques
 OPERATION_ITEMS_PER_ROW = 1_000
 RUNNING_OPERATIONS_PARTITION = "#operations#running"  # no tenant's key begins with the separator
 _TENANT_PART, _OPERATION_PART = "operations", "operation"
-# The partition keys of all rows of operations, for policies.
-OPERATION_KEY_PATTERNS = (
-    RUNNING_OPERATIONS_PARTITION,
-    f"*#{_TENANT_PART}",
-    f"*#{_OPERATION_PART}#*",
-)
+OPERATIONS_KEY_PATTERN = f"*#{_TENANT_PART}"  # of the partitions that hold the operations
 ITEM_SET_ATTR, MOVED_AT_ATTR = "items", "moved"
 
 _encode_operation = msgspec.msgpack.Encoder().encode
