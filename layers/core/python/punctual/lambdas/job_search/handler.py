@@ -7,6 +7,7 @@ from punctual.auth.issuer_config import IssuerConfig
 from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.control.partitions import DynamoPartitions
 from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed
+from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.queries.artifacts import ArtifactQueries
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.operations import OperationQueries
@@ -24,7 +25,7 @@ from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import engine_log
 from punctual.lambdas.token_service import build_token_commands
 from punctual.web.contract import API_CALLS, READ_FUNCTION
-from punctual.web.gateway import build_resolver
+from punctual.web.gateway import RouteGroup, build_resolver
 from punctual.web.routes.artifacts_read import ArtifactReadRoutes
 from punctual.web.routes.audit_read import AuditReadRoutes
 from punctual.web.routes.changes_read import ChangeRoutes
@@ -41,41 +42,9 @@ from punctual.web.services import ReadServices
 
 def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) -> Any:
     """Return the resolver for reads and for calls that no route names."""
-    table = runtime.settings.control_table
-    partitions = DynamoPartitions(runtime.dynamo, table, runtime.clock)
-    counters, load_held_states = (
-        Counters(runtime.dynamo, table),
-        runtime.ports.job_states.load_held_states,
-    )
-    task_types = offered_task_types(runtime.settings)
     stage_quotas = quotas.build_api_quotas(runtime)
-    monitor = DeployedMonitor(
-        partitions,
-        counters,
-        quotas.build_job_counts(runtime),
-        load_held_states,
-        task_types,
-        shared_limits=quotas.build_shared_limits(runtime),
-        used_limits=quotas.build_used_limits(runtime, stage_quotas.limits_of),
-    )
-    change_feed = DynamoChangeFeed(
-        *(runtime.dynamo, runtime.settings.lists_table, runtime.settings.feed_slots),
-        runtime.clock,
-        monitor.has_live_runs,
-    )
-    queries = JobQueries(
-        job_states=runtime.ports.job_states,
-        job_index=runtime.ports.job_index,
-        history=runtime.ports.history,
-        run_index=runtime.ports.run_index,
-        blobs=runtime.ports.blobs,
-        audit_log=runtime.ports.audit_log,
-        change_feed=change_feed,
-        monitor=monitor,
-        clock=runtime.clock,
-        listed_runs=runtime.ports.listed_jobs,
-        log=engine_log(runtime.log),
-    )
+    queries = _build_queries(runtime, _build_monitor(runtime, stage_quotas.limits_of))
+    task_types = offered_task_types(runtime.settings)
     token_commands = build_token_commands(runtime, key=_no_token_key)
     installation = installation_info(task_types, issuer_config)
     services = ReadServices(
@@ -89,25 +58,65 @@ def build_read_api(runtime: Runtime, issuer_config: IssuerConfig | None = None) 
         ),
     )
     return build_resolver(
-        (
-            JobReadRoutes(services),
-            RunReadRoutes(services),
-            ChangeRoutes(services),
-            ScheduleRoutes(services),
-            AuditReadRoutes(services),
-            OpenApiRoutes(),
-            TokenReadRoutes(services),
-            ArtifactReadRoutes(services),
-            FailureReadRoutes(services),
-            OverviewRoutes(services),
-            OperationReadRoutes(services),
-        ),
+        _routes(services),
         runtime.log,
         read_caller,
         [(call.method, call.rule) for call in API_CALLS if call.function != READ_FUNCTION],
         log_access=runtime.log,
         time_limit=partial(runtime.deadline.within, API_TIME_LIMIT_SECONDS),
         check_tenant=stage_quotas.admit,
+    )
+
+
+def _routes(services: ReadServices) -> tuple[RouteGroup, ...]:
+    return (
+        JobReadRoutes(services),
+        RunReadRoutes(services),
+        ChangeRoutes(services),
+        ScheduleRoutes(services),
+        AuditReadRoutes(services),
+        OpenApiRoutes(),
+        TokenReadRoutes(services),
+        ArtifactReadRoutes(services),
+        FailureReadRoutes(services),
+        OverviewRoutes(services),
+        OperationReadRoutes(services),
+    )
+
+
+def _build_monitor(runtime: Runtime, limits_of: LimitsOf) -> DeployedMonitor:
+    table = runtime.settings.control_table
+    return DeployedMonitor(
+        DynamoPartitions(runtime.dynamo, table, runtime.clock),
+        Counters(runtime.dynamo, table),
+        quotas.build_job_counts(runtime),
+        runtime.ports.job_states.load_held_states,
+        offered_task_types(runtime.settings),
+        shared_limits=quotas.build_shared_limits(runtime),
+        used_limits=quotas.build_used_limits(runtime, limits_of),
+    )
+
+
+def _build_queries(runtime: Runtime, monitor: DeployedMonitor) -> JobQueries:
+    change_feed = DynamoChangeFeed(
+        runtime.dynamo,
+        runtime.settings.lists_table,
+        runtime.settings.feed_slots,
+        runtime.clock,
+        monitor.has_live_runs,
+    )
+    return JobQueries(
+        job_states=runtime.ports.job_states,
+        job_index=runtime.ports.job_index,
+        history=runtime.ports.history,
+        run_index=runtime.ports.run_index,
+        blobs=runtime.ports.blobs,
+        audit_log=runtime.ports.audit_log,
+        change_feed=change_feed,
+        monitor=monitor,
+        clock=runtime.clock,
+        listed_runs=runtime.ports.listed_jobs,
+        log=engine_log(runtime.log),
     )
 
 

@@ -30,7 +30,7 @@ from punctual.tasks.reach import decode_targets
 from punctual.tasks.script_function import MAX_FUNCTION_SCRIPT_SECONDS
 from punctual.tasks.validation import task_problems
 from punctual.web.features import Features
-from punctual.web.gateway import build_resolver
+from punctual.web.gateway import RouteGroup, build_resolver
 from punctual.web.routes.artifacts_write import ArtifactWriteRoutes
 from punctual.web.routes.failures_write import FailureWriteRoutes
 from punctual.web.routes.jobs_write import JobWriteRoutes
@@ -77,7 +77,18 @@ def build_write_api(runtime: Runtime) -> Any:
         ),
         operations=build_operation_commands(runtime, queries),
     )
-    groups = (
+    return build_resolver(
+        _routes(services),
+        runtime.log,
+        read_caller,
+        log_access=runtime.log,
+        time_limit=partial(runtime.deadline.within, API_TIME_LIMIT_SECONDS),
+        check_tenant=stage_quotas.admit,
+    )
+
+
+def _routes(services: Services) -> tuple[RouteGroup, ...]:
+    return (
         JobWriteRoutes(services),
         RunWriteRoutes(services),
         TokenWriteRoutes(services),
@@ -85,14 +96,6 @@ def build_write_api(runtime: Runtime) -> Any:
         ArtifactWriteRoutes(services),
         FailureWriteRoutes(services),
         OperationWriteRoutes(services),
-    )
-    return build_resolver(
-        groups,
-        runtime.log,
-        read_caller,
-        log_access=runtime.log,
-        time_limit=partial(runtime.deadline.within, API_TIME_LIMIT_SECONDS),
-        check_tenant=stage_quotas.admit,
     )
 
 
