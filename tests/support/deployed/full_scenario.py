@@ -73,7 +73,7 @@ def play_all_features(world: World) -> None:
     repairs.remove_orphans(world)
     submit_job(api, schedule_type="CRON", cron_expression="0 0 1 1 *")
     world.run(5 * SECOND)
-    repairs.recount_tenant(world, {"job_SCHEDULED": 100})
+    repairs.recount_tenant(world, {"job_SCHEDULED": 100, "run_RUNNING": 500})
 
 
 def _use_tokens(world: World, api: Gateway) -> None:
