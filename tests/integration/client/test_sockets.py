@@ -17,6 +17,7 @@ from tests.support.client.kinds import JOB, NO_DELAY, both_clients
 Behaviour = Callable[["Peer", socket.socket], None]
 OK = msgspec.json.encode(JOB)
 OFTEN = NO_DELAY._replace(attempts=30)  # for a machine that is busy with other tests
+JOB_ID = "01a1f03b-abb9-7019-9650-e41c1771d654"
 NOW: dict[str, Any] = {"name": "a", "schedule_type": "IMMEDIATE"}
 
 
@@ -216,8 +217,8 @@ def answers_twice(peer: Peer, connection: socket.socket) -> None:
 def test_connection_is_reused_until_the_server_closes_it(open_client: Any) -> None:
     with a_peer(answers_twice, answers) as peer, open_client(peer.url, retries=NO_DELAY) as access:
         for _ in range(2):
-            access.do(access.client.jobs.get("id"))
+            access.do(access.client.jobs.get(JOB_ID))
         assert peer.connections == 1
         peer._threads[0].join(timeout=10)  # the server has closed the connection
-        access.do(access.client.jobs.pause("id"))
+        access.do(access.client.jobs.pause(JOB_ID))
         assert peer.connections == 2

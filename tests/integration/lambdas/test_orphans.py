@@ -9,6 +9,7 @@ import pytest
 from punctual.aws import s3
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
+from punctual.aws.dynamodb.jobs.names import MARK_ATTR
 from punctual.aws.dynamodb.jobs.orphans import MIN_ORPHANED_PAYLOAD_AGE
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.definitions_store import PAYLOAD_PREFIX, payload_name
@@ -48,7 +49,9 @@ def payloads(deployed: Dispatch) -> list[str]:
 
 
 def body_rows(deployed: Dispatch) -> list[dict[str, Any]]:
-    return [row for row in deployed.aws.rows(keys.JOBS_TABLE.name) if keys.STATUS_ATTR not in row]
+    """Return the rows of jobs, without their states and names."""
+    others = {keys.STATUS_ATTR, MARK_ATTR}
+    return [row for row in deployed.aws.rows(keys.JOBS_TABLE.name) if others.isdisjoint(row)]
 
 
 def walk(deployed: Dispatch, seconds: float = 900) -> Progress:
