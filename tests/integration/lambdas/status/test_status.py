@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws.dynamodb.keys import ROW_LAYOUT, ROW_LAYOUT_ATTRIBUTE, definition_key
+from punctual.aws.dynamodb.keys import ROW_LAYOUT, ROW_LAYOUT_ATTRIBUTE, definition_key, name_key
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus, Trigger, WaitingRun
@@ -296,7 +296,8 @@ def test_deleted_job_state_deletes_all_data_of_job(world: World, identity: dict[
     (record, *_) = world.stream.catch(**identity)
     assert world.follow(record) == []
     assert [name.split("/")[2] for name in blobs(world)] == [kept]
-    assert {row["pk"]["S"] for row in world.store.rows("jobs")} == {f"default#{kept}"}
+    left = {f"default#{kept}", name_key("default", "kept").pk}
+    assert {row["pk"]["S"] for row in world.store.rows("jobs")} == left
     assert world.bus.changes("Job")[-1] == ("CANCELLED", None)
     assert world.stats("default").jobs == {"SCHEDULED": 1}
     assert world.follow(record) == []
