@@ -154,4 +154,5 @@ def test_tick_without_operations_reads_one_row_more(deployed: Dispatch) -> None:
         deployed.planner.tick()
     deployed.clock.advance(timedelta(minutes=1))
     with_query = deployed.spend(deployed.planner.tick)
-    assert with_query == {"Query": 3, "BatchGetItem": 1}, "two of timers, one of operations"
+    reads = {"Query": 3, "BatchGetItem": 1}  # two of timers, one of operations
+    assert with_query == {**reads, "PutItem": 1}, "the watermark is written in each tick"
