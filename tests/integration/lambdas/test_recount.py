@@ -9,7 +9,9 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
+from punctual.aws.dynamodb.client import DynamoClient
+from punctual.aws.dynamodb.control.count_log import CountChange, change_id_of
+from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
 from punctual.aws.dynamodb.keys import RowKey
 from punctual.aws.dynamodb.lists.job_counts import (
@@ -20,6 +22,8 @@ from punctual.aws.dynamodb.lists.job_counts import (
     TenantJobCounts,
     job_class,
 )
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Submission
@@ -42,6 +46,8 @@ from tests.support.aws.stream_records import Stream
 from tests.support.builders import NOON, a_job_state, a_run, after, an_id
 from tests.support.deployed.drivers.dispatch import Dispatch, dispatch
 from tests.support.deployed.world import MINUTE
+from tests.support.load.tables import Tables
+from tests.support.load.timeline import Timeline
 from tests.support.names.own_names import own_name
 
 YEARLY = {"name": "n", "schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
@@ -60,7 +66,7 @@ class Deployed:
     def __init__(self, functions: Dispatch) -> None:
         self.functions, self.clock, self.telemetry = functions, functions.clock, functions.telemetry
         self.stored_counts = Counters(
-            functions.new_runtime().dynamo, functions.aws.settings.control_table
+            functions.new_runtime().dynamo, functions.aws.settings.control_table, functions.clock
         )
         self.job_counts = build_job_counts(functions.new_runtime())
         self._status, self._stream = build_handler(functions.new_runtime()), Stream(functions.aws)
@@ -302,7 +308,7 @@ def test_counts_of_maximum_tenants_fit_into_progress_row(
 
     monkeypatch.setattr(Counters, "totals", totals)
     monkeypatch.setattr(JobCounts, "read", jobs)
-    stored_counts = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
+    stored_counts = Counters(aws.ports.job_states._dynamo, aws.settings.control_table, lambda: NOON)
     job_counts = JobCounts(aws.ports.job_states._dynamo, aws.settings.lists_table, 4)
     recount = Recount(stored_counts, job_counts, NOON, b"")
     for number in range(MAX_RECOUNT_TENANTS + 10):
@@ -334,9 +340,11 @@ def run_counts(change: CountChange) -> dict[str, int]:
 class BusyTenant:
     """Jobs that change during the walk, and a status function that lags."""
 
-    def __init__(self, aws: Moto, tenant: str, chance: random.Random) -> None:
-        self.stored_counts = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
-        dynamo, table = aws.ports.job_states._dynamo, aws.settings.lists_table
+    def __init__(self, tenant: str, chance: random.Random) -> None:
+        tables = Tables(Timeline(NOON))
+        policy = RetryPolicy(lambda _: None, seed="t")
+        dynamo, table = DynamoClient(lambda: tables.client(), ThreadPool(1), policy), "lists"
+        self.stored_counts = Counters(dynamo, "control", lambda: self.now)
         self.job_counts = JobCounts(dynamo, table, 4)
         self.batches = CountedBatches(dynamo, table, 4, lambda: self.now, new_id(lambda: self.now))
         self.tenant, self.chance, self.now = tenant, chance, NOON
@@ -403,9 +411,9 @@ class BusyTenant:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_correction_never_makes_a_count_worse(aws: Moto, seed: int) -> None:
+def test_correction_never_makes_a_count_worse(seed: int) -> None:
     chance = random.Random(seed)
-    busy = BusyTenant(aws, f"busy{seed}", chance)
+    busy = BusyTenant(f"busy{seed}", chance)
     busy.live(120, chance.choice((10, 30)))
     names = ("job_SCHEDULED", "job_PAUSED", "run_QUEUED", "run_RUNNING")
     drift = {name: chance.choice((0, 0, 1, -2, 40, -40)) for name in names} if seed % 3 else {}

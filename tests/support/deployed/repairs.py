@@ -103,7 +103,7 @@ def recount_tenant(world: World, wrong: Mapping[str, int]) -> None:
     }
     runs = {name: number for name, number in wrong.items() if name.startswith("run_")}
     _add(world, keys.LISTS_TABLE, part_key("default", 1), jobs)
-    _add(world, keys.CONTROL_TABLE, counters.totals_key("default", 0), runs)
+    _add(world, keys.CONTROL_TABLE, counters.totals_key("default"), runs)
     set_walk_start(world, world.clock.now - MINUTE)
     world.tick("reconciler")
     world.run(COUNT_LAG + MINUTE)

@@ -47,7 +47,7 @@ def put_claimed(aws: Moto, number: int, by: str, renewed_at: float | None) -> Jo
 
 
 def monitor(aws: Moto) -> DeployedMonitor:
-    counters = Counters(aws.ports.job_states._dynamo, aws.settings.control_table)
+    counters = Counters(aws.ports.job_states._dynamo, aws.settings.control_table, lambda: NOON)
     job_counts = JobCounts(aws.ports.job_states._dynamo, aws.settings.lists_table, 4)
     load_held_states = aws.ports.job_states.load_held_states
     return DeployedMonitor(aws.ports.partitions, counters, job_counts, load_held_states, ("event",))

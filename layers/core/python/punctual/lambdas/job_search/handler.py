@@ -88,7 +88,7 @@ def _build_monitor(runtime: Runtime, limits_of: LimitsOf) -> DeployedMonitor:
     table = runtime.settings.control_table
     return DeployedMonitor(
         DynamoPartitions(runtime.dynamo, table, runtime.clock),
-        Counters(runtime.dynamo, table),
+        Counters(runtime.dynamo, table, runtime.clock),
         quotas.build_job_counts(runtime),
         runtime.ports.job_states.load_held_states,
         offered_task_types(runtime.settings),

@@ -269,7 +269,7 @@ def continue_walk(runtime: Runtime, remaining_seconds: float) -> None:
     progress_store = WalkProgress(runtime.dynamo, runtime.settings.control_table)
     with runtime.log.invocation():
         ends_at = runtime.clock() + timedelta(seconds=remaining_seconds) - WALK_RESERVE
-        counters = Counters(runtime.dynamo, runtime.settings.control_table)
+        counters = Counters(runtime.dynamo, runtime.settings.control_table, runtime.clock)
         walk_of_the_day = ReconcilerRun(
             reconciler=reconciler,
             sweeper=sweeper,

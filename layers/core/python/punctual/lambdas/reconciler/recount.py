@@ -21,7 +21,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
+from punctual.aws.dynamodb.control.count_log import CountChange, change_id_of
+from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.keys import time_key
 from punctual.aws.dynamodb.lists.job_counts import JobCounts, job_class
 from punctual.domain.job_state import JobState, JobStatus
@@ -185,6 +186,7 @@ class Recount:
             if _rank(self._started_at, highest) < _rank(self._started_at, name):
                 return None
             del tenants[highest]
+        self._counters.fold(name)  # also the counts of a tenant that is idle since
         jobs = self._job_counts.read(name)
         status_counts = {
             **counters.live_counts(self._counters.totals(name)),

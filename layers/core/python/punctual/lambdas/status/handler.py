@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from punctual.aws.dynamodb.audit import DynamoAudit
-from punctual.aws.dynamodb.control.counters import CountChange, Counters, change_id_of
+from punctual.aws.dynamodb.control.count_log import CountChange, change_id_of
+from punctual.aws.dynamodb.control.counters import Counters
 from punctual.aws.dynamodb.jobs.cleanup import JobData
 from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed
 from punctual.aws.dynamodb.lists.job_rows import JobRows
@@ -300,7 +301,7 @@ def build_handler(runtime: Runtime) -> StatusHandler:
         ),
         failures=FailureWriter(runtime.ports.failures, runtime.ports.history),
         job_data=JobData(runtime.dynamo, settings.jobs_table),
-        tenant_counters=Counters(runtime.dynamo, settings.control_table),
+        tenant_counters=Counters(runtime.dynamo, settings.control_table, runtime.clock),
         audit=runtime.ports.audit_log,
         claim_places=build_claim_places(runtime),
         run_events=settings.run_events,

@@ -1,80 +1,74 @@
 """Counters of a tenant, in total and by minute, which the status function writes.
 
-A stream delivers the changes of one job in order, and the changes of two jobs in any order. It may
-deliver each change again. So the position of a change does not show whether it is counted. Instead:
+A stream may deliver each change again, in other batches, to other processes at the same time:
 
 1. Each change belongs to the slice of ten seconds in which it was made.
-2. The writer reads which changes of that slice are counted, and drops these.
-3. One transaction adds the others to the counts, and appends a row that names them.
+2. A writer appends its changes to the log of the slice. The same changes make the same row.
+3. It then marks the slice as unfolded. Later one process reads the log of the slice, each change
+   once, writes the sums of the slice, and adds their difference to the totals.
 
-A crash before the transaction changes nothing. After it, the row names the counted changes.
-
-The rows of a slice are numbered without a gap. A writer numbers its new row by the number of rows
-that it read. The transaction fails if that row exists. So of two transactions after the same read
-only one succeeds, and the other writer reads again.
+So writers meet on no row. A crash before the mark repeats the batch. A change that comes days late
+only marks its slice again. Readers add what is not folded yet.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from punctual.aws.dynamodb import keys
-from punctual.aws.dynamodb.attributes import Item, to_attribute, to_item
-from punctual.aws.dynamodb.client import Condition, DynamoClient, KeyRange, check_layout
-from punctual.aws.dynamodb.keys import (
-    LAST_CHAR,
-    RowKey,
-    join_parts,
-    number_key,
-    parse_time_key,
-    time_key,
+from punctual.aws.dynamodb.attributes import Item, to_attribute
+from punctual.aws.dynamodb.client import (
+    Condition,
+    DynamoClient,
+    KeyRange,
+    check_layout,
+    chunked,
+    key_of,
 )
+from punctual.aws.dynamodb.control.count_log import (
+    COUNT_LOG_RETENTION,
+    COUNT_SLICE,
+    MAX_CHANGES_PER_COUNTED_ROW,
+    CountChange,
+    Counts,
+    SliceCounts,
+    counts_of_log,
+    folded_attribute,
+    folded_key,
+    log_item,
+    log_range,
+    parse_folded,
+    parse_slice,
+    slice_start,
+    sum_of_minutes,
+    unfolded_key,
+)
+from punctual.aws.dynamodb.keys import LAST_CHAR, RowKey, join_parts, parse_time_key, time_key
+from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import Unavailable
-from punctual.domain.utc import EPOCH
+from punctual.engine.ports.clock import Clock
 
-# Rows of a tenant's counts; a reader that loses a transaction on one uses the next.
-COUNTER_PARTITIONS = 4
 # Patterns of the partition keys of these rows, for policies.
-TOTALS_KEY_PATTERNS = ("*#totals",)
-COUNTED_KEY_PATTERNS = ("*#counted",)
+TOTALS_KEY_PATTERN, FOLDED_KEY_PATTERN = "*#totals", "*#counted"
+COUNT_LOG_KEY_PATTERN, UNFOLDED_KEY_PATTERN = "*#counted#log", "*#uncounted"
 
-
-MINUTE_COUNTS_RETENTION = timedelta(hours=3)
-# Longer than a day, for which a stream keeps and repeats a change.
-COUNTED_CHANGES_RETENTION = timedelta(hours=30)
-COUNT_SLICE = timedelta(seconds=10)
-# Most changes are made around a full minute, so one slice holds them all.
-COUNT_SLICE_OFFSET = timedelta(seconds=5)
-MINUTE_ROW_PAGE_SIZE = 120  # rows in a query page
-COUNTED_ROW_PAGE_SIZE = 1_000  # `counted_key` rows in a query page
-
-MAX_CHANGES_PER_COUNTED_ROW = 200  # changes in one row, one batch of Lambda; under two kilobytes
-MAX_MINUTES_PER_TRANSACTION = 90  # a transaction of DynamoDB writes at most 100 rows
-_CHANGE_ID_BYTES = 8  # bytes that name a change
-_MAX_COUNT_TRIES = 6  # after the last try, Lambda delivers the batch again
+MINUTES_AHEAD = timedelta(minutes=5)  # a change counts in minutes up to so long after it
+FOLDED_ROW_PAGE_SIZE = 1_000
+# After its end a slice waits so long, for writes under way and for clocks that differ.
+FOLD_DELAY = timedelta(seconds=20)
+MARK_VALIDITY = timedelta(seconds=10)  # after the end of a slice, its mark may be folded already
+FOLD_INTERVAL = timedelta(seconds=10)  # between two looks of a process for slices to fold
+FOLD_CLAIM = timedelta(seconds=30)  # how long one process folds a large slice alone
+MAX_FOLDED_SLICES = 4  # of one look
+MAX_FOLD_LOOKS = 1_000  # of the daily walk for one tenant
+MAX_UNFOLDED_SLICES = 12  # that a reader adds
+SMALL_LOG_ROWS = 80  # A reader leaves a larger log of a slice out until it is folded
+LOG_PAGE_SIZE = 1_000
+MAX_FOLD_TRIES = 4  # after the last one, a later process folds the slice
 _NON_COUNT_ATTRS = (keys.PK, keys.SK, keys.TTL, keys.LAYOUT_ATTR)
-
-Counts = Mapping[str, int]
-
-
-class CountChange(NamedTuple):
-    """What one change of a job adds to the totals and to the counts of minutes."""
-
-    change_id: bytes
-    changed_at: datetime  # as the stream says, so each copy has the same time
-    totals: Counts
-    minutes: Mapping[datetime, Counts] = {}
-    moved_counts: Mapping[
-        str, int
-    ] = {}  # changes of the counts of job states, positive or negative
-
-    @property
-    def has_counts(self) -> bool:
-        all_counts = (self.totals, *self.minutes.values())
-        return any(number for counts in all_counts for number in counts.values())
+_NONCE_ATTR, _CLAIM_ATTR = keys.WRITE_IDS_ATTR, keys.UNTIL_ATTR
 
 
 class MinuteCounts(NamedTuple):
@@ -82,189 +76,237 @@ class MinuteCounts(NamedTuple):
     counts: Counts
 
 
-def change_id_of(position: str, job_id: str) -> bytes:
-    """Return the id of the change at this position of the stream."""
-    return blake2b(f"{position}\0{job_id}".encode(), digest_size=_CHANGE_ID_BYTES).digest()
+class _Mark(NamedTuple):
+    slice_text: str
+    nonce: str
 
 
 class Counters:
-    def __init__(self, dynamo: DynamoClient, table: str) -> None:
+    def __init__(self, dynamo: DynamoClient, table: str, clock: Clock) -> None:
         self._dynamo = dynamo
         self._table = table
+        self._clock = clock
+        self._marked: set[tuple[str, datetime]] = set()  # slices that this process has marked
+        self._next_fold_at: dict[str, datetime] = {}  # by tenant
 
     def count(self, tenant: str, changes: Sequence[CountChange]) -> None:
-        """Add each change that is not counted yet."""
-        relevant_changes = sorted(
-            (change for change in changes if change.has_counts), key=_slice_of_change
-        )
-        for slice_at, slice_changes in groupby(relevant_changes, key=_slice_of_change):
-            for part in _split_changes(list(slice_changes)):
-                self._count_slice(tenant, slice_at, part)
+        """Add each change once, however often it comes."""
+        relevant = {change.change_id: change for change in changes if change.has_counts}
+        by_slice = groupby(sorted(relevant.values(), key=_slice_of_change), key=_slice_of_change)
+        items_by_slice = {
+            slice_at: [
+                log_item(tenant, slice_at, part)
+                for part in chunked(slice_changes, MAX_CHANGES_PER_COUNTED_ROW)
+            ]
+            for slice_at, slice_changes in by_slice
+        }
+        if not items_by_slice:
+            return
+        self._dynamo.put(self._table, [item for items in items_by_slice.values() for item in items])
+        self._mark(tenant, items_by_slice)
+        self._fold_sometimes(tenant)
+
+    def fold(self, tenant: str) -> None:
+        """Fold all slices that are old enough."""
+        for _ in range(MAX_FOLD_LOOKS):
+            if self._fold_marked(tenant, self._clock()) < MAX_FOLDED_SLICES:
+                return
 
     def moved_counts(self, tenant: str, start: datetime, end: datetime) -> Iterator[Counts]:
         """Yield the `moved_counts` of the changes from `start` to `end`. The caller sums them."""
-        slices = (time_key(_slice_start(start)), time_key(_slice_start(end)))
-        key_range = KeyRange(*counted_bounds(tenant, *slices))
-        return (
-            _parse_counts(row)
-            for row in self._dynamo.query(self._table, key_range, COUNTED_ROW_PAGE_SIZE)
-        )
+        low, high = (time_key(slice_start(at)) for at in (start, end))
+        pk = folded_key(tenant, low).pk
+        rows = self._dynamo.query(self._table, KeyRange(pk, low, high), FOLDED_ROW_PAGE_SIZE)
+        for row in rows:
+            yield parse_folded(row).moved
+        for slice_text, counts in self._unfolded(tenant):
+            if low <= slice_text <= high:
+                yield counts.moved
 
     def totals(self, tenant: str) -> Counts:
-        row_keys = [totals_key(tenant, part) for part in range(COUNTER_PARTITIONS)]
-        rows = self._dynamo.read(self._table, row_keys)
-        return _sum_counts(_parse_counts(row) for row in rows.values())
+        row = self._read(totals_key(tenant))
+        counts = SliceCounts(_parse_counts(row) if row else {}).minus(SliceCounts())
+        for _, unfolded in self._unfolded(tenant):
+            counts = counts.plus(unfolded)
+        return counts.totals
 
     def minutes(self, tenant: str, start: datetime, end: datetime) -> Sequence[MinuteCounts]:
         """Return the minutes with counts from `start` to `end`, oldest first."""
-        bounds = minutes_bounds(tenant, time_key(start), time_key(end))
-        rows = self._dynamo.query(self._table, KeyRange(*bounds), MINUTE_ROW_PAGE_SIZE)
+        first_slice = time_key(slice_start(start - MINUTES_AHEAD))
+        key_range = KeyRange(folded_key(tenant, "").pk, low=first_slice)
+        rows = self._dynamo.query(self._table, key_range, FOLDED_ROW_PAGE_SIZE)
+        slices = [parse_folded(row) for row in rows]
+        slices += [counts for _, counts in self._unfolded(tenant)]
         return [
-            MinuteCounts(
-                parse_time_key(minute_text), _sum_counts(_parse_counts(row) for row in minute_rows)
-            )
-            for minute_text, minute_rows in groupby(
-                rows, key=lambda row: parse_minute(row[keys.SK]["S"])
-            )
+            MinuteCounts(parse_time_key(minute_text), counts)
+            for minute_text, counts in sorted(sum_of_minutes(slices).items())
+            if time_key(start) <= minute_text <= time_key(end)
         ]
 
-    def _count_slice(self, tenant: str, slice_at: datetime, changes: Sequence[CountChange]) -> None:
-        """Count the changes of one slice.
+    # Marks
 
-        A transaction fails if it meets another one. The next try reads again and adds to other
-        rows.
+    def _mark(self, tenant: str, items_by_slice: dict[datetime, list[Item]]) -> None:
+        """Mark the slices as unfolded, after the rows are written.
+
+        A slice that this process has marked stays marked until some time after its end.
         """
-        for attempt in range(_MAX_COUNT_TRIES):
-            rows = self._counted_rows(tenant, slice_at)
-            counted = {
-                change_id for row in rows for change_id in _parse_change_ids(check_layout(row))
-            }
-            uncounted = [change for change in changes if change.change_id not in counted]
-            if not uncounted:
-                return
-            row_write = self._counted_row_write(tenant, slice_at, len(rows), uncounted)
-            count_writes = self._count_writes(tenant, uncounted, attempt % COUNTER_PARTITIONS)
-            if self._dynamo.transact([row_write, *count_writes]):
-                return
-            self._dynamo.wait(attempt, f"{tenant} {slice_at}")
-        raise Unavailable(f"The counts of {tenant} change too often.")
-
-    def _counted_rows(self, tenant: str, slice_at: datetime) -> list[Item]:
-        """Return the rows that name the counted changes of this slice.
-
-        An unavailable store is tried again for a while. Lambda delivers a batch only a limited
-        number of times, and immediate failures would use them up at once.
-        """
-        slice_text = time_key(slice_at)
-        key_range = KeyRange(*counted_bounds(tenant, slice_text, slice_text))
-        for attempt in range(_MAX_COUNT_TRIES):
-            try:
-                return list(self._dynamo.query(self._table, key_range, COUNTED_ROW_PAGE_SIZE))
-            except Unavailable:
-                if attempt == _MAX_COUNT_TRIES - 1:
-                    raise
-                self._dynamo.wait(attempt, f"{tenant} {slice_at}")
-        raise AssertionError("the last attempt returns or raises")
-
-    def _counted_row_write(
-        self, tenant: str, slice_at: datetime, row_number: int, changes: Sequence[CountChange]
-    ) -> dict[str, Any]:
-        """Return the write that appends the row if the row does not exist yet."""
-        item = {
-            **counted_key(tenant, time_key(slice_at), row_number).item(),
-            **keys.ROW_LAYOUT_ATTRIBUTE,
-            keys.TTL: to_attribute(keys.to_ttl(slice_at + COUNTED_CHANGES_RETENTION)),
-            keys.DATA_ATTR: to_attribute(b"".join(sorted(change.change_id for change in changes))),
-            **to_item(_sum_counts(change.moved_counts for change in changes)),
+        now = self._clock()
+        self._marked = {
+            (name, at) for name, at in self._marked if now < at + COUNT_SLICE + MARK_VALIDITY
         }
-        absent = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
-        return {"Put": {"TableName": self._table, "Item": item, **absent.arguments()}}
+        unmarked = [at for at in items_by_slice if (tenant, at) not in self._marked]
+        self._dynamo.put(
+            self._table,
+            [_mark_item(tenant, at, items_by_slice[at]) for at in unmarked],
+        )
+        self._marked.update((tenant, at) for at in unmarked)
 
-    def _count_writes(
-        self, tenant: str, changes: Sequence[CountChange], part: int
+    def _marks(self, tenant: str, high: str, limit: int) -> list[_Mark]:
+        """Return the oldest marked slices up to `high`."""
+        pk = unfolded_key(tenant, "").pk
+        items, _ = self._dynamo.query_page(self._table, KeyRange(pk, high=high), limit)
+        return [_Mark(item[keys.SK]["S"], check_layout(item)[_NONCE_ATTR]["S"]) for item in items]
+
+    # Folds
+
+    def _fold_sometimes(self, tenant: str) -> None:
+        """Fold old slices from time to time. A failure is left to the next process."""
+        now = self._clock()
+        if now < self._next_fold_at.get(tenant, now):
+            return
+        self._next_fold_at = {name: at for name, at in self._next_fold_at.items() if at > now} | {
+            tenant: now + FOLD_INTERVAL
+        }
+        try:
+            self._fold_marked(tenant, now)
+        except Unavailable:
+            return
+
+    def _fold_marked(self, tenant: str, now: datetime) -> int:
+        """Fold the oldest slices. Return how many were tried."""
+        high = time_key(slice_start(now - FOLD_DELAY - COUNT_SLICE))
+        marks = self._marks(tenant, high, MAX_FOLDED_SLICES)
+        folded = [mark for mark in marks if self._fold_slice(tenant, mark, now)]
+        return len(folded)
+
+    def _fold_slice(self, tenant: str, mark: _Mark, now: datetime) -> bool:
+        """Add what the log of a slice has more than is folded. Return whether all is folded.
+
+        The folded counts are read before the log. A transaction that met another one reads again.
+        """
+        mark_key = unfolded_key(tenant, mark.slice_text)
+        for attempt in range(MAX_FOLD_TRIES):
+            if now > parse_slice(mark.slice_text) + COUNT_LOG_RETENTION - timedelta(days=1):
+                break  # rows of the log may have expired, so their sum says nothing
+            item = self._read(folded_key(tenant, mark.slice_text))
+            rows = self._small_log(tenant, mark.slice_text)
+            if rows is None:
+                if not attempt and not self._claim(mark_key, mark, now):
+                    return False
+                key_range = log_range(tenant, mark.slice_text)
+                rows = list(self._dynamo.query(self._table, key_range, LOG_PAGE_SIZE))
+            folded, counts = parse_folded(item), counts_of_log(rows)
+            missing = counts.minus(folded)
+            if not missing:
+                break
+            writes = self._fold_writes(tenant, mark.slice_text, item, counts, missing.totals)
+            if not self._dynamo.transact(writes):
+                self._dynamo.wait(attempt, f"{tenant} {mark.slice_text}")
+        else:
+            return False
+        own = Condition(
+            "#nonce = :nonce", "", {"#nonce": _NONCE_ATTR}, {":nonce": {"S": mark.nonce}}
+        )
+        return self._dynamo.delete_if(self._table, mark_key, own) is None
+
+    def _claim(self, mark_key: RowKey, mark: _Mark, now: datetime) -> bool:
+        """Take a large slice for a while, so that no other process reads its log as well."""
+        condition = Condition(
+            "#nonce = :nonce AND (attribute_not_exists(#claim) OR #claim <= :now)",
+            "SET #claim = :until",
+            {"#nonce": _NONCE_ATTR, "#claim": _CLAIM_ATTR},
+            {
+                ":nonce": {"S": mark.nonce},
+                ":now": {"S": time_key(now)},
+                ":until": {"S": time_key(now + FOLD_CLAIM)},
+            },
+        )
+        outcome = self._dynamo.update_if(self._table, mark_key, condition)
+        return not isinstance(outcome, ConditionFailed)
+
+    def _small_log(self, tenant: str, slice_text: str) -> list[Item] | None:
+        """Return the log of a slice, or None if it is large."""
+        key_range = log_range(tenant, slice_text)
+        items, has_more = self._dynamo.query_page(self._table, key_range, SMALL_LOG_ROWS)
+        return None if has_more else items
+
+    def _fold_writes(
+        self, tenant: str, slice_text: str, item: Item, counts: SliceCounts, missing: Counts
     ) -> list[dict[str, Any]]:
-        """Return the writes that add these changes to the counts."""
-        writes = []
-        totals = _sum_counts(change.totals for change in changes)
-        if totals:
-            writes.append(self._add_write(totals_key(tenant, part), totals, {}))
-        for minute_at in sorted({minute_at for change in changes for minute_at in change.minutes}):
-            counts = _sum_counts(change.minutes.get(minute_at, {}) for change in changes)
-            if counts:
-                ttl_attrs = {
-                    keys.TTL: to_attribute(keys.to_ttl(minute_at + MINUTE_COUNTS_RETENTION))
-                }
-                writes.append(
-                    self._add_write(
-                        minute_key(tenant, time_key(minute_at), part),
-                        counts,
-                        ttl_attrs,
-                    )
-                )
-        return writes
+        """Return the writes of a slice and its missing totals, if no other has folded since."""
+        version = int(item[keys.VERSION_ATTR]["N"]) if item else 0
+        expires_at = parse_slice(slice_text) + COUNT_LOG_RETENTION
+        row = {
+            **folded_key(tenant, slice_text).item(),
+            **keys.ROW_LAYOUT_ATTRIBUTE,
+            keys.VERSION_ATTR: to_attribute(version + 1),
+            keys.DATA_ATTR: folded_attribute(counts),
+            keys.TTL: to_attribute(keys.to_ttl(expires_at)),
+        }
+        condition = Condition("attribute_not_exists(#version)", "", {"#version": keys.VERSION_ATTR})
+        if version:
+            values = {":version": to_attribute(version)}
+            condition = Condition("#version = :version", "", condition.names, values)
+        writes = [{"Put": {"TableName": self._table, "Item": row, **condition.arguments()}}]
+        return [*writes, self._add_write(totals_key(tenant), missing)] if missing else writes
 
-    def _add_write(self, row_key: keys.RowKey, counts: Counts, attrs: Item) -> dict[str, Any]:
-        set_attrs = {**attrs, **keys.ROW_LAYOUT_ATTRIBUTE}
+    def _add_write(self, row_key: RowKey, counts: Counts) -> dict[str, Any]:
         expression = "ADD " + ", ".join(f"#a{i} :a{i}" for i in range(len(counts)))
-        expression += " SET " + ", ".join(f"#{name} = :{name}" for name in set_attrs)
         names = {f"#a{i}": name for i, name in enumerate(counts)}
         values = {f":a{i}": to_attribute(count) for i, count in enumerate(counts.values())}
         return {
             "Update": {
                 "TableName": self._table,
                 "Key": row_key.item(),
-                "UpdateExpression": expression,
-                "ExpressionAttributeNames": {**names, **{f"#{name}": name for name in set_attrs}},
-                "ExpressionAttributeValues": {
-                    **values,
-                    **{f":{name}": value for name, value in set_attrs.items()},
-                },
+                "UpdateExpression": f"{expression} SET #f = :f",
+                "ExpressionAttributeNames": {**names, "#f": keys.LAYOUT_ATTR},
+                "ExpressionAttributeValues": {**values, ":f": to_attribute(keys.ROW_LAYOUT)},
             }
         }
 
+    # Reads
+
+    def _unfolded(self, tenant: str) -> list[tuple[str, SliceCounts]]:
+        """Return what small logs have more than is folded, by slice.
+
+        A large log belongs to a busy tenant, which folds it within a minute.
+        """
+        unfolded = []
+        for mark in self._marks(tenant, LAST_CHAR, MAX_UNFOLDED_SLICES):
+            folded = parse_folded(self._read(folded_key(tenant, mark.slice_text)))
+            rows = self._small_log(tenant, mark.slice_text)
+            if rows is not None:
+                unfolded.append((mark.slice_text, counts_of_log(rows).minus(folded)))
+        return unfolded
+
+    def _read(self, row_key: RowKey) -> Item:
+        return self._dynamo.read(self._table, [row_key]).get(row_key, {})
+
 
 def _slice_of_change(change: CountChange) -> datetime:
-    return _slice_start(change.changed_at)
+    return slice_start(change.changed_at)
 
 
-def _slice_start(at: datetime) -> datetime:
-    """Return the start of the slice: second 5, 15, 25 and so on of a minute."""
-    return (
-        EPOCH - COUNT_SLICE_OFFSET + (at - EPOCH + COUNT_SLICE_OFFSET) // COUNT_SLICE * COUNT_SLICE
-    )
-
-
-def _split_changes(changes: Sequence[CountChange]) -> Iterator[list[CountChange]]:
-    """Yield parts that each fit into one row of ids and one transaction."""
-    part: list[CountChange] = []
-    minutes: set[datetime] = set()
-    for change in changes:
-        is_full = (
-            len(part) == MAX_CHANGES_PER_COUNTED_ROW
-            or len(minutes | change.minutes.keys()) > MAX_MINUTES_PER_TRANSACTION
-        )
-        if part and is_full:
-            yield part
-            part, minutes = [], set()
-        part.append(change)
-        minutes |= change.minutes.keys()
-    if part:
-        yield part
-
-
-def _sum_counts(all_counts: Iterable[Counts]) -> dict[str, int]:
-    sums: Counter[str] = Counter()
-    for counts in all_counts:
-        sums.update(counts)
-    return {name: count for name, count in sorted(sums.items()) if count}
-
-
-def _parse_change_ids(row: Mapping[str, Any]) -> Iterator[bytes]:
-    packed = bytes(row[keys.DATA_ATTR]["B"])
-    return (
-        packed[start : start + _CHANGE_ID_BYTES]
-        for start in range(0, len(packed), _CHANGE_ID_BYTES)
-    )
+def _mark_item(tenant: str, slice_at: datetime, items: Sequence[Item]) -> Item:
+    """Return the mark of a slice. Its nonce names the rows after which it was written."""
+    names = "\0".join(key_of(item).sk for item in items)
+    nonce = blake2b(names.encode(), digest_size=8).hexdigest()
+    return {
+        **unfolded_key(tenant, time_key(slice_at)).item(),
+        **keys.ROW_LAYOUT_ATTRIBUTE,
+        _NONCE_ATTR: {"S": nonce},
+        keys.TTL: to_attribute(keys.to_ttl(slice_at + COUNT_LOG_RETENTION)),
+    }
 
 
 def _parse_counts(row: Item) -> dict[str, int]:
@@ -275,52 +317,10 @@ def _parse_counts(row: Item) -> dict[str, int]:
     }
 
 
-def totals_key(tenant: str, part: int) -> RowKey:
-    """Return the key of one part of a tenant's totals.
+def totals_key(tenant: str) -> RowKey:
+    """Return the key of a tenant's totals.
 
-    >>> totals_key("acme", 0), totals_key("acme", 2).sk
-    (RowKey(pk='acme#totals', sk='-'), '-2')
+    >>> totals_key("acme")
+    RowKey(pk='acme#totals', sk='-')
     """
-    return RowKey(join_parts(tenant, "totals"), f"-{part or ''}")
-
-
-def minute_key(tenant: str, minute_text: str, part: int) -> RowKey:
-    """Return the key of one part of a tenant's counts of a minute.
-
-    >>> minute_key("acme", "2026-12-01T10:00:00.000000Z", 0)
-    RowKey(pk='acme#minutes', sk='2026-12-01T10:00:00.000000Z')
-    """
-    return RowKey(join_parts(tenant, "minutes"), f"{minute_text}#{part}" if part else minute_text)
-
-
-def parse_minute(sk: str) -> str:
-    """Return the minute of a sort key.
-
-    >>> parse_minute(minute_key("acme", "2026-12-01T10:00:00.000000Z", 3).sk)
-    '2026-12-01T10:00:00.000000Z'
-    """
-    return sk.partition("#")[0]
-
-
-def minutes_bounds(tenant: str, start: str, end: str) -> tuple[str, str, str]:
-    """Return the partition key of a tenant's minutes, and the bounds from `start` to `end`."""
-    return join_parts(tenant, "minutes"), start, f"{end}#{LAST_CHAR}"
-
-
-def counted_key(tenant: str, slice_at: str, row_number: int) -> RowKey:
-    """Return the key of a row that names counted changes of this slice; rows count from 0.
-
-    >>> counted_key("acme", "2026-12-01T10:00:05.000000Z", 7).sk
-    '2026-12-01T10:00:05.000000Z#000000000007'
-    """
-    return RowKey(join_parts(tenant, "counted"), f"{slice_at}#{number_key(row_number)}")
-
-
-def counted_bounds(tenant: str, start: str, end: str) -> tuple[str, str, str]:
-    """Return the partition key of the `counted_key` rows, and the bounds from `start` to `end`.
-
-    >>> low, high = counted_bounds("acme", "a", "b")[1:]
-    >>> low < counted_key("acme", "a", 0).sk < counted_key("acme", "b", 10**9).sk < high
-    True
-    """
-    return join_parts(tenant, "counted"), start, f"{end}#{LAST_CHAR}"
+    return RowKey(join_parts(tenant, "totals"), "-")
