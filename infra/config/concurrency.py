@@ -14,6 +14,8 @@ FUNCTIONS_BY_RATE = {"throttle.rate": API_FUNCTIONS, "claimThrottle.rate": CLAIM
 BUSY_STREAM_SHARDS = 30
 """Shards that the stream of a busy table has. Lambda reads all of them at the same time."""
 
+STREAM_BATCH_SIZE = 200  # changes of job states in a batch of `status`
+STREAM_WINDOW_SECONDS = 1  # how long Lambda collects a batch that is not full
 MAX_STATUS_BATCHES = 4
 """The maximum number of batches of one shard that `status` processes at a time."""
 

@@ -11,6 +11,7 @@ from infra import container_rights, iam
 from infra.build.layers import LAMBDA_RUNTIME
 from infra.build.node_layer import node_layer
 from infra.build.runner import build_runner
+from infra.config.concurrency import STREAM_BATCH_SIZE, STREAM_WINDOW_SECONDS
 from infra.config.stage import FUNCTION_NAMES, LANE_NAMES, SCRIPT_FUNCTION_NAMES, Stage
 from infra.constructs.event_source import QueueSource, StreamSource
 from infra.constructs.function import Function, Functions, FunctionShape, pascal_case
@@ -195,9 +196,9 @@ class Execution(Stack):
             function=self.status,
             stream_arn=self._arns.stream,
             failure_queue=self.status_failure_queue,
-            batch_size=200,
+            batch_size=STREAM_BATCH_SIZE,
             # One batch holds a second of changes; an idle table starts no function.
-            batching_window=Duration.seconds(1),
+            batching_window=Duration.seconds(STREAM_WINDOW_SECONDS),
             parallelization_factor=self._stage.concurrency.status_batches,
             filter_patterns=JOB_STATE_STREAM_FILTERS,
             retries=100,

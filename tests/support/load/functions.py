@@ -7,6 +7,7 @@ from typing import Any
 
 from punctual.aws.clients import Clients
 from punctual.aws.retries import RetryPolicy
+from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import sortable_id
 from punctual.lambdas.executor.attempt import RunningAttempt
 from punctual.lambdas.executor.handler import ExecutorHandler
@@ -45,11 +46,12 @@ class LoadClients(Clients):
     def __init__(self, functions: "Functions", name: str) -> None:
         super().__init__()
         self._functions = functions
+        self._name = name
         self._processor = CALL_PROCESSOR_SECONDS / functions.stage.processor_share(name)
 
     def _create(self, service: str, read_timeout: int = 3) -> Any:
         if service == "dynamodb":
-            return self._functions.tables.client(self._processor)
+            return self._functions.tables.client(self._processor, self._name)
         return _OtherServices(self._functions, self._processor)
 
 
@@ -123,11 +125,11 @@ class Functions:
         self.telemetry = RecordedTelemetry()
         self.stream = JobStream(timeline, stage, self._invoke_status)
         self.sent_runs = 0
+        self.failed_batches = 0
         self.busy: defaultdict[str, int] = defaultdict(int)
         self.most_busy: defaultdict[str, int] = defaultdict(int)
         self._idle: defaultdict[str, list[Any]] = defaultdict(list)  # warm handlers by function
         self._numbers = count(1)
-        tables.on_write = self._written
 
     def runtime(self, name: str) -> Runtime:
         stage, timeline = self.stage, self.timeline
@@ -173,13 +175,12 @@ class Functions:
 
         def work(handler: Any) -> None:
             self.timeline.pause(processor * len(records))
-            error: BaseException | None = None
+            error: Unavailable | None = None
             try:
                 assert handler.handle(records) == []
-            except AssertionError:
-                raise
-            except Exception as failure:
+            except Unavailable as failure:
                 error = failure
+                self.failed_batches += 1
             done(error)
 
         self._begin(STATUS, lambda: build_status(self.runtime(STATUS)), work, INVOKE_DELAY)
@@ -217,7 +218,7 @@ class Functions:
     def _new_id(self) -> str:
         return sortable_id(self.timeline(), (next(self._numbers) << 6).to_bytes(10, "big"))
 
-    def _written(self, table: str, write: Write) -> None:
+    def written(self, table: str, write: Write) -> None:
         if table == "jobs" and "state" in (write.after or write.before or {}):
             self.stream.append(write)
 

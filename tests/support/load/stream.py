@@ -1,10 +1,11 @@
 """The stream of the jobs table, and what Lambda does with it.
 
-A shard hands its records over in order. Lambda reads a shard four times a second, collects a batch
-for the window unless it is full, and works on up to some batches of a shard at a time, each with
-the records of other rows. A failed batch is repeated in halves.
+A shard hands its records over in order. Lambda reads a shard four times a second. It collects a
+batch for the window unless it is full. It works on some batches of a shard at a time, each with the
+records of other rows. A failed batch is repeated in halves.
 """
 
+from bisect import insort
 from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
@@ -27,7 +28,8 @@ class _Reader:
     """The records of a shard with the same remainder of their key, as one batch at a time."""
 
     def __init__(self) -> None:
-        self.records: list[tuple[float, Record]] = []  # with the time when the reader sees them
+        # By the time when the reader sees them, and their number.
+        self.records: list[tuple[float, int, Record]] = []
         self.is_busy = False
         self.has_timer = False
         self.parts: list[int] = []  # sizes of the next batches, after a failed one
@@ -55,7 +57,9 @@ class JobStream:
         reads = -(-(visible_at - phase) // READ_INTERVAL)
         seen_at = phase + reads * READ_INTERVAL
         reader = self._readers[number]
-        reader.records.append((seen_at, _record(write, self._number, self._timeline)))
+        # A pool of threads writes ahead of its clock, so a record may come before earlier ones.
+        record = _record(write, self._number, self._timeline)
+        insort(reader.records, (seen_at, self._number, record))
         if not reader.has_timer and not reader.is_busy:
             reader.has_timer = True
             self._timeline.call(seen_at, lambda: self._collect(reader))
@@ -67,10 +71,10 @@ class JobStream:
             return
         now, stage = self._timeline.seconds, self._stage
         size = reader.parts[0] if reader.parts else stage.batch_size
-        seen = [record for seen_at, record in reader.records[:size] if seen_at <= now]
+        seen = [record for seen_at, _, record in reader.records[:size] if seen_at <= now]
         window_ends_at = reader.records[0][0] + stage.batching_window
         if len(seen) < size and now < window_ends_at:
-            later = [seen_at for seen_at, _ in reader.records[:size] if seen_at > now]
+            later = [seen_at for seen_at, _, _ in reader.records[:size] if seen_at > now]
             reader.has_timer = True
             self._timeline.call(min([window_ends_at, *later]), lambda: self._collect(reader))
             return

@@ -64,16 +64,17 @@ class Tables:
         self.reads: defaultdict[tuple[PartitionKey, int], float] = defaultdict(float)
         self.conflicts = 0
         self.on_write: Callable[[str, Write], None] = lambda _table, _write: None
-        self.fails: Callable[[str], Exception | None] = lambda _operation: None
+        # By the function that calls, and its operation.
+        self.fails: Callable[[str, str], Exception | None] = lambda _role, _operation: None
 
     def rows(self, table: str) -> Iterator[Row]:
         for place, partition in self._partitions.items():
             if place.table == table:
                 yield from (row for row, _ in partition.rows.values())
 
-    def client(self, processor_seconds: float) -> "TableClient":
+    def client(self, processor_seconds: float = 0.0, role: str = "") -> "TableClient":
         """Return a client of a process. Each call takes so much of its processor."""
-        return TableClient(self, processor_seconds)
+        return TableClient(self, processor_seconds, role)
 
     def spend(self, processor: float, waiting: float) -> None:
         self._timeline.spend(processor, waiting)
@@ -129,12 +130,13 @@ class Tables:
 class TableClient:
     """The calls of boto3 that the adapters make."""
 
-    def __init__(self, tables: Tables, processor_seconds: float) -> None:
+    def __init__(self, tables: Tables, processor_seconds: float, role: str) -> None:
         self._tables = tables
         self._processor = processor_seconds
+        self._role = role
 
     def _call(self, operation: str, waiting: float = CALL_SECONDS) -> None:
-        failure = self._tables.fails(operation)
+        failure = self._tables.fails(self._role, operation)
         self._tables.spend(self._processor, waiting)
         if failure is not None:
             raise failure
@@ -170,7 +172,7 @@ class TableClient:
             (PartitionKey(asked["TableName"], key.pk), key.sk)
             for (_, asked), key in zip(actions, row_keys, strict=True)
         ]
-        failure = self._tables.fails("transact_write_items")
+        failure = self._tables.fails(self._role, "transact_write_items")
         is_free = self._tables.lock(places)
         self._tables.spend(self._processor, TRANSACTION_SECONDS)
         if failure is not None:

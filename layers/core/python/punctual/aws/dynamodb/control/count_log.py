@@ -27,7 +27,7 @@ COUNT_SLICE_OFFSET = timedelta(seconds=5)
 COUNT_LOG_RETENTION = timedelta(days=4)
 MAX_CHANGES_PER_COUNTED_ROW = 200  # one batch of Lambda
 _CHANGE_ID_BYTES = 8  # bytes that name a change
-_NONCE_BYTES = 8
+_LOG_NAME_BYTES = 8
 
 Counts = Mapping[str, int]
 
@@ -113,7 +113,7 @@ def log_item(tenant: str, slice_at: datetime, changes: Sequence[CountChange]) ->
         numbers.append(number)
     ids = b"".join(change.change_id for change in ordered)
     packed = _encode(_LoggedChanges(ids, numbers, zlib.compress(_encode(effects))))
-    digest = blake2b(ids, digest_size=_NONCE_BYTES).hexdigest()
+    digest = blake2b(ids, digest_size=_LOG_NAME_BYTES).hexdigest()
     return {
         **log_key(tenant, time_key(slice_at), digest).item(),
         **keys.ROW_LAYOUT_ATTRIBUTE,
@@ -207,7 +207,7 @@ def fold_claim_key(tenant: str) -> RowKey:
 
 
 def unfolded_key(tenant: str, slice_text: str) -> RowKey:
-    """Return the key of the mark of a slice whose log has rows that are not folded.
+    """Return the key of the mark of a slice with rows in its log that are not folded.
 
     >>> unfolded_key("acme", "2026-12-01T10:00:05.000000Z").pk
     'acme#uncounted'

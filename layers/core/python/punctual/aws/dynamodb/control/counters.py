@@ -46,7 +46,6 @@ from punctual.aws.dynamodb.control.count_log import (
     unfolded_key,
 )
 from punctual.aws.dynamodb.keys import LAST_CHAR, RowKey, join_parts, parse_time_key, time_key
-from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.clock import Clock
 
@@ -108,8 +107,9 @@ class Counters:
 
     def fold(self, tenant: str) -> None:
         """Fold all slices that are old enough."""
+        now = self._clock()
         for _ in range(MAX_FOLD_LOOKS):
-            if self._fold_marked(tenant, self._clock()) < MAX_FOLDED_SLICES:
+            if self._fold_marked(tenant, now) < MAX_FOLDED_SLICES:
                 return
 
     def moved_counts(self, tenant: str, start: datetime, end: datetime) -> Iterator[Counts]:
@@ -157,7 +157,7 @@ class Counters:
         unmarked = [at for at in items_by_slice if (tenant, at) not in self._marked]
         self._dynamo.put(
             self._table,
-            [_mark_item(tenant, at, items_by_slice[at]) for at in unmarked],
+            [_mark_item(tenant, at, _nonce_of(items_by_slice[at])) for at in unmarked],
         )
         self._marked.update((tenant, at) for at in unmarked)
 
@@ -201,7 +201,7 @@ class Counters:
             item = self._read(folded_key(tenant, mark.slice_text))
             rows = self._small_log(tenant, mark.slice_text)
             if rows is None:
-                if not attempt and not self._claim(mark_key, mark, now):
+                if not attempt and not self._claim(tenant, now):
                     return False
                 key_range = log_range(tenant, mark.slice_text)
                 rows = list(self._dynamo.query(self._table, key_range, LOG_PAGE_SIZE))
@@ -219,20 +219,20 @@ class Counters:
         )
         return self._dynamo.delete_if(self._table, mark_key, own) is None
 
-    def _claim(self, mark_key: RowKey, mark: _Mark, now: datetime) -> bool:
-        """Take a large slice for a while, so that no other process reads its log as well."""
+    def _claim(self, tenant: str, now: datetime) -> bool:
+        """Take large slices for a while, so that no other process reads their logs as well."""
         condition = Condition(
-            "#nonce = :nonce AND (attribute_not_exists(#claim) OR #claim <= :now)",
-            "SET #claim = :until",
-            {"#nonce": _NONCE_ATTR, "#claim": _CLAIM_ATTR},
-            {
-                ":nonce": {"S": mark.nonce},
-                ":now": {"S": time_key(now)},
-                ":until": {"S": time_key(now + FOLD_CLAIM)},
-            },
+            "attribute_not_exists(#claim) OR #claim <= :now",
+            names={"#claim": _CLAIM_ATTR},
+            values={":now": {"S": time_key(now)}},
         )
-        outcome = self._dynamo.update_if(self._table, mark_key, condition)
-        return not isinstance(outcome, ConditionFailed)
+        item = {
+            **fold_claim_key(tenant).item(),
+            **keys.ROW_LAYOUT_ATTRIBUTE,
+            _CLAIM_ATTR: {"S": time_key(now + FOLD_CLAIM)},
+            keys.TTL: to_attribute(keys.to_ttl(now + COUNT_LOG_RETENTION)),
+        }
+        return self._dynamo.put_if(self._table, item, condition) is None
 
     def _small_log(self, tenant: str, slice_text: str) -> list[Item] | None:
         """Return the log of a slice, or None if it is large."""
@@ -297,10 +297,13 @@ def _slice_of_change(change: CountChange) -> datetime:
     return slice_start(change.changed_at)
 
 
-def _mark_item(tenant: str, slice_at: datetime, items: Sequence[Item]) -> Item:
-    """Return the mark of a slice. Its nonce names the rows after which it was written."""
+def _nonce_of(items: Sequence[Item]) -> str:
+    """Return the nonce of a mark, which names the rows after which it is written."""
     names = "\0".join(key_of(item).sk for item in items)
-    nonce = blake2b(names.encode(), digest_size=8).hexdigest()
+    return blake2b(names.encode(), digest_size=8).hexdigest()
+
+
+def _mark_item(tenant: str, slice_at: datetime, nonce: str) -> Item:
     return {
         **unfolded_key(tenant, time_key(slice_at)).item(),
         **keys.ROW_LAYOUT_ATTRIBUTE,
