@@ -430,12 +430,8 @@ def tracing() -> Right:
 
 def networking() -> Right:
     actions = (
-        "CreateNetworkInterface",
-        "DeleteNetworkInterface",
-        "DescribeNetworkInterfaces",
-        "DescribeSubnets",
-        "AssignPrivateIpAddresses",
-        "UnassignPrivateIpAddresses",
+        *("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces"),
+        *("DescribeSubnets", "AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"),
     )
     return Right(
         tuple(f"ec2:{action}" for action in actions),

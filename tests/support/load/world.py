@@ -93,7 +93,13 @@ class Load:
         ports, settings = runtime.ports, runtime.settings
         ports.partitions.raise_shard_count(self.stage.shards)
         definitions = DynamoDefinitions(runtime.dynamo, settings.jobs_table)
-        rows = JobRows(runtime.dynamo, settings.lists_table, settings.list_slots, runtime.clock)
+        rows = JobRows(
+            runtime.dynamo,
+            settings.lists_table,
+            settings.list_slots,
+            runtime.clock,
+            runtime.new_id,
+        )
         states = list(_states(runs_a_second, seconds, self.kind))
         runtime.dynamo.put(settings.jobs_table, [to_row(state) for state in states])
         definitions.put([_definition(state) for state in states])

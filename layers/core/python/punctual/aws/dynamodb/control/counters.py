@@ -35,6 +35,7 @@ from punctual.aws.dynamodb.control.count_log import (
     Counts,
     SliceCounts,
     counts_of_log,
+    fold_claim_key,
     folded_attribute,
     folded_key,
     log_item,
