@@ -19,6 +19,9 @@ PLAYED_SECONDS = FIRST_DUE + 50  # before the next minute is fired
 P99_LAG, MAX_LAG = 2.0, 10.0  # seconds from the write of a job state until its row shows it
 
 
+pytestmark = pytest.mark.timeout(600)  # a minute of processor, beside other tests
+
+
 @pytest.fixture(scope="module", params=list(JobKind))
 def peak(request: pytest.FixtureRequest) -> Load:
     """10,000 runs that are due in one second, played until all lists show them."""

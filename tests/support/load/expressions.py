@@ -110,6 +110,16 @@ class _Parser:
             test = self.alternatives()
             assert self.takes(")")
             return test
+        if self.takes("NOT"):
+            refused = self._one()
+            return lambda row, names, values: not refused(row, names, values)
+        if self.takes("contains"):
+            assert self.takes("(")
+            members = self._operand()
+            assert self.takes(",")
+            member = self._operand()
+            assert self.takes(")")
+            return _membership(members, member)
         for function, is_present in (("attribute_exists", True), ("attribute_not_exists", False)):
             if self.takes(function):
                 assert self.takes("(")
@@ -192,6 +202,14 @@ def _presence(path: Operand, is_present: bool) -> Test:
     return lambda row, names, values: (path(row, names, values) is not None) == is_present
 
 
+def _membership(members: Operand, member: Operand) -> Test:
+    def test(row: Row, names: Names, values: Values) -> bool:
+        stored, wanted = members(row, names, values), member(row, names, values)
+        return stored is not None and wanted["S"] in stored["SS"]
+
+    return test
+
+
 def _comparison(left: Operand, comparison: Callable[[Any, Any], bool], right: Operand) -> Test:
     def test(row: Row, names: Names, values: Values) -> bool:
         first, second = left(row, names, values), right(row, names, values)
@@ -218,6 +236,8 @@ def _size(value: Any) -> Any:
 
 
 def _added(before: Any, value: Mapping[str, Any]) -> Any:
+    if "SS" in value:
+        return {"SS": sorted({*value["SS"], *(before or value)["SS"]})}
     return {"N": str((0 if before is None else int(before["N"])) + int(value["N"]))}
 
 
