@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from aws_cdk import aws_iam as iam
 
+from punctual.aws.dynamodb.control import counters
 from punctual.aws.dynamodb.control.artifacts import (
     ARTIFACT_KEY_PATTERN,
     ARTIFACT_USES_KEY_PATTERN,
 )
-from punctual.aws.dynamodb.control.counters import COUNTED_KEY_PATTERNS, TOTALS_KEY_PATTERNS
 from punctual.aws.dynamodb.control.limits import QUOTA_ROW_KEY_PATTERN
 from punctual.aws.dynamodb.control.tokens import TOKEN_KEY_PREFIX, TOKEN_LIST_KEY_PATTERN
 from punctual.aws.dynamodb.keys import NAME_KEY_PATTERN, RUN_OBJECT_PREFIXES
@@ -289,13 +289,10 @@ def reconciler(data: DataArns, queues: QueueArns) -> list[Right]:
         _list_rows(data, ListKind.RUNS, "BatchWriteItem"),
         dynamodb(data.control, "PutItem"),
         # Corrections of counts, and the cleanup of artifacts.
-        dynamodb(data.control, "UpdateItem")._replace(
-            key_patterns=(*TOTALS_KEY_PATTERNS, ARTIFACT_KEY_PATTERN)
-        ),
-        dynamodb(data.control, "Query")._replace(
-            key_patterns=(*COUNTED_KEY_PATTERNS, ARTIFACT_USES_KEY_PATTERN)
-        ),
-        control_rows(data, ARTIFACT_USES_KEY_PATTERN, "BatchWriteItem"),
+        *_count(data),
+        control_rows(data, counters.FOLDED_KEY_PATTERN, "Query"),
+        control_rows(data, ARTIFACT_KEY_PATTERN, "UpdateItem"),
+        control_rows(data, ARTIFACT_USES_KEY_PATTERN, "BatchWriteItem", "Query"),
     ]
 
 
@@ -351,12 +348,21 @@ def status(data: DataArns, failure_queue: str, has_quotas: bool) -> list[Right]:
         _list_rows(data, ListKind.JOB_COUNTS, "BatchGetItem", "PutItem", "UpdateItem"),
         _list_rows(data, ListKind.FAILURES, "BatchGetItem", "PutItem"),
         dynamodb(data.runs, "BatchGetItem", "Query"),
-        dynamodb(data.control, "UpdateItem"),
-        dynamodb(data.control, "PutItem", "Query")._replace(key_patterns=COUNTED_KEY_PATTERNS),
+        *_count(data),
         dynamodb(data.audit, "PutItem"),
         *(_list_rows(data, kind, "BatchWriteItem") for kind in (ListKind.RUNS, ListKind.FEED)),
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
+    ]
+
+
+def _count(data: DataArns) -> list[Right]:
+    """Return the rights to count changes, and to fold them."""
+    return [
+        control_rows(data, counters.COUNT_LOG_KEY_PATTERN, "BatchWriteItem", "Query"),
+        control_rows(data, counters.FOLDED_KEY_PATTERN, "BatchGetItem", "PutItem"),
+        control_rows(data, counters.UNFOLDED_KEY_PATTERN, "BatchWriteItem", "DeleteItem", "Query"),
+        control_rows(data, counters.TOTALS_KEY_PATTERN, "UpdateItem"),
     ]
 
 
@@ -430,8 +436,12 @@ def tracing() -> Right:
 
 def networking() -> Right:
     actions = (
-        *("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces"),
-        *("DescribeSubnets", "AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"),
+        "CreateNetworkInterface",
+        "DeleteNetworkInterface",
+        "DescribeNetworkInterfaces",
+        "DescribeSubnets",
+        "AssignPrivateIpAddresses",
+        "UnassignPrivateIpAddresses",
     )
     return Right(
         tuple(f"ec2:{action}" for action in actions),
