@@ -197,9 +197,10 @@ class Counters:
         """
         mark_key = unfolded_key(tenant, mark.slice_text)
         for attempt in range(MAX_FOLD_TRIES):
-            if now > parse_slice(mark.slice_text) + COUNT_LOG_RETENTION - timedelta(days=1):
-                break  # rows of the log may have expired, so their sum says nothing
             item = self._read(folded_key(tenant, mark.slice_text))
+            age = now - parse_slice(mark.slice_text)
+            if item and age > COUNT_LOG_RETENTION - timedelta(days=1):
+                break  # some rows of the log may have expired, so their sum may be too low
             rows = self._small_log(tenant, mark.slice_text)
             if rows is None:
                 if not attempt and not self._claim(tenant, now):
