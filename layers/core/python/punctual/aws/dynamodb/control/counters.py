@@ -212,8 +212,9 @@ class Counters:
             if not missing:
                 break
             writes = self._fold_writes(tenant, mark.slice_text, item, counts, missing.totals)
-            if not self._dynamo.transact(writes):
-                self._dynamo.wait(attempt, f"{tenant} {mark.slice_text}")
+            if self._dynamo.transact(writes):
+                break
+            self._dynamo.wait(attempt, f"{tenant} {mark.slice_text}")
         else:
             return False
         own = Condition(
