@@ -26,9 +26,9 @@ QUEUE_FUNCTIONS = ("poller", "operations")  # each has one queue; an executor ha
 
 MIN_CONCURRENCY_PERCENT, MAX_CONCURRENCY_PERCENT = 10, 400
 
-MAX_OPERATIONS_PER_SECOND = 650
+MAX_OPERATIONS_PER_SECOND = 900
 """Operations then write half of what a new table takes: 4,000 units a second. A cancel writes most,
-three units of the table of lists for each job (docs/cost.md)."""
+two units of the table of jobs for each job (docs/cost.md)."""
 
 MAX_OPERATIONS_PER_LIST_SLOT = 500
 """Half of the write units a second of a partition. A job has one row in a slot of the list."""
