@@ -55,9 +55,6 @@ UNUSED_REASONS: Mapping[Named, str] = {
     Named("reconciler", "dynamodb:BatchWriteItem", "lists, rows *#runs#*"): (
         "the walk writes the entries of runs that live longer than an hour again"
     ),
-    Named("reconciler", "dynamodb:UpdateItem", "lists, rows *#jobs#*"): (
-        "rows of the list of jobs that are missing or wrong are repaired"
-    ),
     Named("job-service", "dynamodb:BatchGetItem", "lists, rows *#jobcounts#*"): (
         "the jobs of a tenant with a limit of jobs are counted"
     ),
