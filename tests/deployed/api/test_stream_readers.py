@@ -15,6 +15,7 @@ from tests.support.deployed.scenes import submit_job
 from tests.support.deployed.world import MINUTE, SECOND, World
 
 AT_ONCE = {"schedule_type": "IMMEDIATE", "task": EVENT}
+WRITES = ("PutItem", "UpdateItem", "BatchWriteItem", "TransactWriteItems")
 LATER = {"schedule_type": "FUTURE", "schedule_time": after(80_000).isoformat(), "task": EVENT}
 
 
@@ -39,8 +40,8 @@ def test_stats_count_each_job_and_run_once(world: World, api: Gateway, seed: int
     deaths = [0]
 
     def plan(moment: Moment) -> BaseException | None:
-        mine = moment.role == world.name("status") and moment.operation == "TransactWriteItems"
-        if not mine or chance.random() > 0.3:
+        mine = moment.role == world.name("status") and moment.operation in WRITES
+        if not mine or chance.random() > 0.15:
             return None
         deaths[0] += 1
         return Killed("out of memory")
