@@ -226,7 +226,7 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
         case keys.JOBS_TABLE.name:
             kind = "state" if key.sk == keys.STATE_SORT_KEY else "definition"
             kind = "names" if fnmatchcase(key.pk, keys.NAME_KEY_PATTERN) else kind
-            kind = "operation" if key.pk.split("#")[1].startswith("operation") else kind
+            kind = "operation" if fnmatchcase(key.pk, "*#operation*") else kind
         case keys.TIMERS_TABLE.name:
             kind = "timer"
         case keys.HISTORY_TABLE.name:

@@ -163,15 +163,15 @@ def test_network_of_containers_has_no_part_that_is_paid_by_the_hour() -> None:
 
 
 CEILINGS = {
-    "short": 47.55,
-    "short print": 57.56,
-    "short large": 57.46,
+    "short": 48.50,
+    "short print": 58.52,
+    "short large": 58.42,
     "long": 119.89,
     "long print": 201.31,
     "long large": 149.53,
     "artifact": 120.40,
-    "secret": 50.59,
-    CONTAINER_RUN: 122.56,
+    "secret": 51.56,
+    CONTAINER_RUN: 126.76,
 }
 
 

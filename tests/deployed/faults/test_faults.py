@@ -91,8 +91,11 @@ CALLS = [
     ("planner", "SendMessageBatch", 0),
     ("status", "PutEvents", 0),
     ("status", "Query", 0),
-    ("status", "TransactWriteItems", 0),
-    ("status", "TransactWriteItems", 1),
+    ("status", "PutItem", 0),
+    ("status", "BatchWriteItem", 0),
+    ("status", "BatchWriteItem", 1),
+    ("status", "UpdateItem", 0),
+    ("status", "UpdateItem", 1),
 ]
 
 

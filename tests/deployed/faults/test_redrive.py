@@ -93,7 +93,7 @@ def tenant_view(api: Gateway) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("away", ["PutEvents", "TransactWriteItems", "PutItem"])
+@pytest.mark.parametrize("away", ["PutEvents", "BatchWriteItem", "PutItem"])
 def test_redrive_completes_lists_audit_events_and_counts(
     world: World, api: Gateway, away: str
 ) -> None:
