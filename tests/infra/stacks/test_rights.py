@@ -299,8 +299,9 @@ def test_executor_of_scripts_takes_places_of_functions_in_a_stage_without_limits
     assert "PUNCTUAL_SCRIPT_PLACES" not in str(functions(assembly("dev"))[name].properties)
 
 
-# They delete rows of secrets, of names that no job has any more, and of operations that have ended.
-DELETING_FUNCTIONS = ("job-service", "reconciler", "operations", "planner")
+# They delete rows of secrets, of names that no job has any more, of operations that have ended,
+# and marks of counts that are folded.
+DELETING_FUNCTIONS = ("job-service", "reconciler", "operations", "planner", "status")
 
 
 def test_only_the_reconciler_scans_and_no_function_deletes_tables(stage: str) -> None:
