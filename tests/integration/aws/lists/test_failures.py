@@ -192,7 +192,7 @@ def test_acknowledgement_survives_further_failures(lists: Lists) -> None:
 
 def test_failures_of_one_job_are_one_read(lists: Lists) -> None:
     for number in range(1, 4):
-        runs = [EndedRun(ended(number), error) for error in ("one", "two")]
+        runs = [EndedRun(ended(2 * number), "one"), EndedRun(ended(2 * number + 1), "two")]
         lists.failures.apply({JobKey("acme", an_id(number)): [FailureChange(1, runs)]})
     key = JobKey("acme", an_id(2))
     expected = [failure for failure in lists.open_failures() if failure.job_id == key.job_id]
@@ -201,7 +201,7 @@ def test_failures_of_one_job_are_one_read(lists: Lists) -> None:
         failure.kind: failure for failure in expected
     }
     assert lists.aws.spend(lambda: lists.failures.of_job(key)) == {"BatchGetItem": 1}
-    assert lists.failures.of_job(JobKey("other", an_id(2))) == []
+    assert lists.failures.of_job(JobKey("other", an_id(2))) == ()
 
 
 def test_pages_follow_the_order_over_all_slots(lists: Lists) -> None:
