@@ -199,4 +199,5 @@ def test_every_cost_line_has_an_explanation(scene: str) -> None:
 def test_cost_page_is_current() -> None:
     counted = build_document({name: measured(name) for name in SCENES}).splitlines()
     stored = DOCUMENT.read_text().splitlines()
-    assert list(unified_diff(stored, counted, n=0, lineterm="")) == [], "run make cost"
+    difference = "\n".join(unified_diff(stored, counted, n=0, lineterm=""))
+    assert difference == "", "run make cost"
