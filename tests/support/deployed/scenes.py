@@ -14,7 +14,6 @@ from bench.cost.sizes import ITEM_OVERHEAD_BYTES, item_bytes
 from tests.support.deployed.gateway import Answer, Gateway
 from tests.support.deployed.latency import Latency
 from tests.support.deployed.world import MINUTE, SECOND, World, a_world
-from tests.support.names.own_names import own_name
 
 SMALL = {"order": 4711, "mail": "ada@example.com"}
 PAYLOAD = {**SMALL, "lines": [{"n": n, "sku": f"A-{n * 7919 % 9973}"} for n in range(35)]}  # 1 KB
@@ -44,7 +43,8 @@ def a_task() -> dict[str, Any]:
 
 
 def submit_job(gateway: Gateway, **document: Any) -> str:
-    wanted = {"name": own_name("count"), "task": a_task(), "payload": PAYLOAD, **document}
+    name = f"count {next(gateway.world.job_numbers)}"
+    wanted = {"name": name, "task": a_task(), "payload": PAYLOAD, **document}
     answer: Answer = gateway.post("/jobs", wanted)
     assert answer.status in (201, 202), answer.body
     return str(answer.json["job_id"])

@@ -81,6 +81,7 @@ class World(EventSources):
         self.run_script: Callable[[Any], Any] = lambda _event: {"output": "", "log": ""}
         self.script_events: list[Any] = []  # for detached runners, which no function starts here
         self._numbers = count(1)
+        self.job_numbers = count(1)  # of names, so that sizes do not depend on other worlds
         self.ticks = True
         self.throttled: set[str] = set()  # functions that Lambda does not start
         self.throttles_scripts = False
