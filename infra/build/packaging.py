@@ -68,10 +68,10 @@ UNUSED_VENDOR_FILES = (
 )
 """Files of packages that no function imports. Licences stay."""
 
-NODE_PACKAGE, RUNNER_PACKAGE = "node", "runner"
+LEFT_OUT_PACKAGES = ("client", "node", "runner")
 """The packages that no function with the layer imports. Script functions have the runner's zip."""
 
-BUILD_RECIPE_VERSION = 3
+BUILD_RECIPE_VERSION = 4
 """The version of the build. Increase it to rebuild old bundles after a change of this module."""
 
 
@@ -158,7 +158,7 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _is_packaged(path: Path) -> bool:
-    left_out = {"__pycache__", NODE_PACKAGE, RUNNER_PACKAGE}
+    left_out = {"__pycache__", *LEFT_OUT_PACKAGES}
     return path.suffix != ".pyc" and not left_out.intersection(path.parts)
 
 
@@ -196,7 +196,7 @@ def _build(name: str, layer_folder: Path, target: Target) -> None:
     ) as temporary_folder:
         folder = Path(temporary_folder) / "layer/python"
         if name == "core":
-            ignore = shutil.ignore_patterns("__pycache__", "*.pyc", NODE_PACKAGE, RUNNER_PACKAGE)
+            ignore = shutil.ignore_patterns("__pycache__", "*.pyc", *LEFT_OUT_PACKAGES)
             shutil.copytree(CORE_SOURCE, folder, ignore=ignore)
         else:
             _install(folder, target)
