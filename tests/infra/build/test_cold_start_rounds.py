@@ -50,7 +50,7 @@ def test_disturbed_medians_do_not_exceed_the_aim(capsys: pytest.CaptureFixture[s
         if report_line.startswith("one")
     ]
     assert line.split()[1:5] == ["130", "240", "1.30", "2.40"]
-    assert "over the aim" not in line
+    assert "above the aim" not in line
 
 
 def test_function_over_the_aim_is_measured_again_with_the_bare_one() -> None:
@@ -70,5 +70,5 @@ def test_slow_function_exceeds_the_aim_after_all_rounds(capsys: pytest.CaptureFi
     assert names_over_aim(rows) == ["slow"]
     assert [len(row.starts) for row in rows] == [5, 2, 5]
     show(rows)
-    slow = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "over" in line]
+    slow = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "above" in line]
     assert slow == ["slow"]
