@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from punctual.domain.operations import Operation, OperationItem
+from punctual.domain.operations.operation import Operation, OperationItem
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.lists.operations import OperationKey, OperationRequest
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed, FeedEntry
-from punctual.domain.operations import (
+from punctual.domain.operations.operation import (
     OPERATION_RETENTION,
     Operation,
     OperationAction,

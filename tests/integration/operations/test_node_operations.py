@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from punctual.domain.errors import Invalid, LimitExceeded, NotFound, Unavailable
 from punctual.domain.job_state import JobStatus
-from punctual.domain.operations import Operation, OperationAction, OperationStatus
+from punctual.domain.operations.operation import Operation, OperationAction, OperationStatus
 from punctual.engine.operations.actions import ActedItems, OperationActions
 from punctual.engine.operations.commands import BulkRequest
 from punctual.engine.operations.matching import BulkFilter

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.job_state import JobStatus, Rules
-from punctual.domain.operations import OPERATION_RETENTION, Operation, OperationAction
+from punctual.domain.operations.operation import OPERATION_RETENTION, Operation, OperationAction
 from punctual.domain.run import RunStatus, WaitingRun
 from punctual.engine.changes.timer_placement import blank_state
 from punctual.engine.ports.job_states import Swap

@@ -8,8 +8,8 @@ from hypothesis.stateful import precondition, rule
 from punctual.domain.decision import Verdict
 from punctual.domain.events import Pause, Resume
 from punctual.domain.job_state import JobStatus
-from punctual.domain.operation_memory import remembers
-from punctual.domain.operations import MAX_SLICE_AGE
+from punctual.domain.operations.memory import remembers
+from punctual.domain.operations.operation import MAX_SLICE_AGE
 from tests.property.domain.test_decide_machine import DELAY_SECONDS, Machine
 from tests.support.builders_jobs import seconds
 

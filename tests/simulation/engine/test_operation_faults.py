@@ -16,7 +16,7 @@ import pytest
 from punctual.domain.draft import MAX_WRITE_IDS
 from punctual.domain.errors import PunctualError, Unavailable
 from punctual.domain.job_state import JobStatus
-from punctual.domain.operations import Operation, OperationAction, OperationStatus
+from punctual.domain.operations.operation import Operation, OperationAction, OperationStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.operations.matching import BulkFilter
 from punctual.engine.ports.lists.job_index import JobFilters

@@ -9,7 +9,7 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobStatus
-from punctual.domain.operations import OperationAction, OperationStatus
+from punctual.domain.operations.operation import OperationAction, OperationStatus
 from punctual.engine.ports.rows import JobKey
 from tests.support.aws.adapters import memory
 from tests.support.builders import NOON, ManualClock

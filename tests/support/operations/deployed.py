@@ -7,7 +7,7 @@ from typing import Any
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.lists.operation_rows import RUNNING_OPERATIONS_PARTITION, to_running_row
 from punctual.aws.dynamodb.lists.operations import MAX_CREATION_TIME
-from punctual.domain.operations import OPERATION_RETENTION, Operation, OperationAction
+from punctual.domain.operations.operation import OPERATION_RETENTION, Operation, OperationAction
 from tests.support.builders import an_id
 from tests.support.deployed.faults import Refusal
 from tests.support.deployed.gateway import Gateway

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from punctual.aws.sqs.operation_queue import OperationMessage, to_body
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.operations import MAX_SLICE_AGE, Operation, OperationAction
+from punctual.domain.operations.operation import MAX_SLICE_AGE, Operation, OperationAction
 from punctual.domain.run import Run, Trigger, WaitingRun
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.commands.idempotency import IdempotencyKeys

@@ -11,7 +11,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.lists import operation_rows
 from punctual.aws.dynamodb.lists.operations import MAX_CREATION_TIME, DynamoOperations
 from punctual.domain.errors import Unreadable
-from punctual.domain.operations import ItemResults, Operation, cancelled, with_results
+from punctual.domain.operations.operation import ItemResults, Operation, cancelled, with_results
 from punctual.engine.ports.lists.operations import OperationRequest, StalledOperation
 from tests.integration.contract.lists.test_contract_operations import (
     an_operation,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.operations import (
+from punctual.domain.operations.operation import (
     MAX_OPERATION_ERRORS,
     OPERATION_RETENTION,
     ItemResults,

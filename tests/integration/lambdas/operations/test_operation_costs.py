@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from punctual.domain.operations import OperationAction
+from punctual.domain.operations.operation import OperationAction
 from tests.support.aws.moto_adapter import moto
 from tests.support.builders import NOON, ManualClock
 from tests.support.operations.world import OperationsWorld

@@ -11,7 +11,7 @@ import pytest
 from punctual.aws.sqs.operation_queue import OperationMessage
 from punctual.domain.errors import Unavailable, Unreadable
 from punctual.domain.job_state import JobStatus
-from punctual.domain.operations import MAX_SLICE_AGE, OperationAction, OperationStatus
+from punctual.domain.operations.operation import MAX_SLICE_AGE, OperationAction, OperationStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.operations.matching import BulkFilter
 from punctual.engine.ports.job_states import StoredState

@@ -14,7 +14,7 @@ from punctual.aws.sqs.operation_queue import (
     parse_operation_message,
 )
 from punctual.domain.errors import Unavailable
-from punctual.domain.operations import Operation, cancelled
+from punctual.domain.operations.operation import Operation, cancelled
 from punctual.engine.ports.lists.operations import OperationRequest
 from punctual.lambdas.planner import stalled_operations
 from tests.integration.contract.lists.test_contract_operations import (

@@ -11,7 +11,12 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.lists import operation_rows
 from punctual.aws.dynamodb.lists.change_feed import DynamoChangeFeed
 from punctual.domain.errors import LaterVersion
-from punctual.domain.operations import ItemResults, Operation, OperationError, with_results
+from punctual.domain.operations.operation import (
+    ItemResults,
+    Operation,
+    OperationError,
+    with_results,
+)
 from punctual.engine.ports.lists.change_feed import Change, ChangeFilters, ChangeKind
 from tests.integration.contract.lists.test_contract_operations import an_operation
 from tests.support.aws.status_world import World, place

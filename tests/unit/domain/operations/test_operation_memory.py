@@ -9,14 +9,14 @@ from punctual.aws.dynamodb.jobs import state_rows
 from punctual.domain.decide import Verdict, decide, decide_without_fast_path
 from punctual.domain.events import Claim, Evaluate, Event, Finish, Pause, Resume
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.operation_memory import (
+from punctual.domain.operations.memory import (
     MAX_REMEMBERED_OPERATIONS,
     MEMORY_HOURS,
     remember,
     remembers,
     without_old,
 )
-from punctual.domain.operations import MAX_SLICE_AGE
+from punctual.domain.operations.operation import MAX_SLICE_AGE
 from punctual.domain.run import RunStatus
 from punctual.node.sqlite.state_rows import STATE_CODEC
 from tests.support.builders import an_id

@@ -9,7 +9,7 @@ from punctual.domain.decision import OK, Answer, Decision, Verdict, find_live_or
 from punctual.domain.draft import Draft
 from punctual.domain.events import Event
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.operation_memory import is_full, remember, remembers
+from punctual.domain.operations.memory import is_full, remember, remembers
 from punctual.domain.transitions import commands, execution, pause
 from punctual.domain.transitions.wait_queue import MAX_WAITING_RUNS
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from punctual.domain.durations import HISTORY_RETENTION
 from punctual.domain.job_state import JobState, JobStatus, Rules
-from punctual.domain.operation_memory import without_old
+from punctual.domain.operations.memory import without_old
 from punctual.domain.run import TIMED_WAIT_REASONS, Lease, Reason, Run, WaitingRun
 
 MAX_WRITE_IDS = 4

@@ -14,7 +14,7 @@ from punctual.domain.events import Claim, Evaluate, Finish
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.leases import CLAIM_LEASE
-from punctual.domain.operation_memory import without_old
+from punctual.domain.operations.memory import without_old
 from punctual.domain.run import Lease, Reason, Run, RunStatus, Trigger, with_claim
 from punctual.domain.schedules.schedule import Once, next_after
 from punctual.domain.schedules.values import counts_from_completion

@@ -10,7 +10,7 @@ from punctual.aws.dynamodb.jobs.state_rows import from_row, note_of
 from punctual.aws.dynamodb.keys import AUDIT_NOTE_ATTR, PK, SK, STATE_SORT_KEY, RowKey
 from punctual.aws.dynamodb.lists import operation_rows
 from punctual.domain.job_state import JobState
-from punctual.domain.operations import Operation
+from punctual.domain.operations.operation import Operation
 from punctual.engine.ports.audit_log import Note
 
 _IMAGES_BY_EVENT = {"INSERT": (False, True), "MODIFY": (True, True), "REMOVE": (True, False)}

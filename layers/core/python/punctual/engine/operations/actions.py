@@ -22,8 +22,8 @@ from punctual.domain.errors import (
 from punctual.domain.events import Event
 from punctual.domain.identifiers import derived_id, write_id_of
 from punctual.domain.job_state import MisfirePolicy
-from punctual.domain.operation_memory import MAX_REMEMBERED_OPERATIONS, MEMORY_HOURS
-from punctual.domain.operations import (
+from punctual.domain.operations.memory import MAX_REMEMBERED_OPERATIONS, MEMORY_HOURS
+from punctual.domain.operations.operation import (
     ItemResults,
     Operation,
     OperationAction,

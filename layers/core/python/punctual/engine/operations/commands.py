@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from punctual.domain.errors import LimitExceeded, Unavailable
-from punctual.domain.operations import (
+from punctual.domain.operations.operation import (
     OPERATION_RETENTION,
     Operation,
     OperationAction,

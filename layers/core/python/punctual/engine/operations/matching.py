@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from punctual.domain.errors import FieldError, Invalid
 from punctual.domain.job_state import JobStatus
-from punctual.domain.operations import (
+from punctual.domain.operations.operation import (
     MAX_OPERATION_JOBS,
     MAX_OPERATION_RUNS,
     OperationAction,

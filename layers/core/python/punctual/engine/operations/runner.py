@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable, Unreadable
-from punctual.domain.operations import (
+from punctual.domain.operations.operation import (
     MAX_SLICE_ITEMS,
     ItemResults,
     Operation,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from punctual.domain.errors import NotFound
-from punctual.domain.operations import Operation
+from punctual.domain.operations.operation import Operation
 from punctual.engine.ports.lists.operations import OperationKey, Operations
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from punctual.aws.sqs.operation_queue import OperationMessage, parse_operation_message
 from punctual.domain.errors import Invalid, Unavailable
-from punctual.domain.operations import MAX_SLICE_AGE, MAX_SLICE_ITEMS, Operation
+from punctual.domain.operations.operation import MAX_SLICE_AGE, MAX_SLICE_ITEMS, Operation
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.commands.job_names import JobNames
 from punctual.engine.operations.actions import OperationActions

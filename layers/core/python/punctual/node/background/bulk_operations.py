@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from operator import itemgetter
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.operations import MAX_SLICE_ITEMS
+from punctual.domain.operations.operation import MAX_SLICE_ITEMS
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import ClockReading
 from punctual.engine.commands.definitions_store import Definitions

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from pydantic import Field
 
 from punctual.domain.errors import Invalid
-from punctual.domain.operations import OperationAction
+from punctual.domain.operations.operation import OperationAction
 from punctual.engine.operations.commands import BulkRequest
 from punctual.engine.operations.matching import BulkFilter
 from punctual.engine.ports.lists.job_index import JobFilters

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from punctual.domain.operations import Operation, OperationError, OperationItem
+from punctual.domain.operations.operation import Operation, OperationError, OperationItem
 from punctual.domain.timestamps import format_optional_time, format_time
 
 

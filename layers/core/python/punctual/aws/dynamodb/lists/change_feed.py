@@ -26,7 +26,7 @@ from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, KeyRange, check_layout, split_by_size
 from punctual.aws.dynamodb.lists.keys import ListKind, list_partition, list_partitions, list_slot_of
 from punctual.domain.errors import Unavailable
-from punctual.domain.operations import Operation
+from punctual.domain.operations.operation import Operation
 from punctual.domain.timestamps import Moment
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.lists.change_feed import (

@@ -18,7 +18,7 @@ from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import Condition, check_layout, key_of
 from punctual.aws.dynamodb.keys import RowKey, join_parts, split_parts
-from punctual.domain.operations import Operation, OperationItem
+from punctual.domain.operations.operation import Operation, OperationItem
 from punctual.engine.ports.lists.operations import OperationKey, OperationRequest
 
 OPERATION_ITEMS_PER_ROW = 1_000

@@ -12,7 +12,7 @@ from punctual.aws.dynamodb.lists import operation_rows
 from punctual.aws.dynamodb.lists.operation_rows import ITEM_SET_ATTR, OPERATION_ITEMS_PER_ROW
 from punctual.aws.retries import ConditionFailed
 from punctual.domain.errors import Unavailable, Unreadable
-from punctual.domain.operations import Operation, OperationItem
+from punctual.domain.operations.operation import Operation, OperationItem
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.lists.operations import (
     OperationKey,

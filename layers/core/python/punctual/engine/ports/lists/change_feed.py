@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from punctual.domain.job_state import JobPause, JobStatus, ScheduleKind
-from punctual.domain.operations import Operation
+from punctual.domain.operations.operation import Operation
 from punctual.domain.timestamps import Moment
 from punctual.engine.ports.rows import RunRow
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from punctual.domain.operations import Operation, OperationItem
+from punctual.domain.operations.operation import Operation, OperationItem
 
 
 class OperationKey(NamedTuple):

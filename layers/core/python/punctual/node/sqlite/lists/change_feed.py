@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 
 from punctual.domain.job_state import DEFAULT_TASK_TYPE, JobState, JobStatus
-from punctual.domain.operations import Operation
+from punctual.domain.operations.operation import Operation
 from punctual.domain.run import Run, WaitingRun
 from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.ports.clock import Clock

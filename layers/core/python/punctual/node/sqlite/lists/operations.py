@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from punctual.domain.operations import Operation, OperationItem
+from punctual.domain.operations.operation import Operation, OperationItem
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.lists.operations import OperationKey, OperationRequest
 from punctual.node.sqlite.lists.change_feed import SqliteChangeFeed

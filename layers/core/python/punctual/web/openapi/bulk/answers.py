@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from punctual.domain.operations import OperationAction, OperationStatus
+from punctual.domain.operations.operation import OperationAction, OperationStatus
 from punctual.web.openapi.answers import Count, Id, NextToken, ResponseModel, Time
 
 
