@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from punctual.node.http.application import Application, build_application, node_services
 from tests.integration.web.test_http_engine import NodeClient, submitted
 from tests.support.web_client import Answer
 
@@ -16,21 +14,7 @@ ID = "01939f6a-7b12-7000-8000-000000000000"
 
 
 class BulkClient(NodeClient):
-    """A node that offers operations."""
-
-    @cached_property
-    def application(self) -> Application:
-        return build_application(
-            node_services(
-                self.node.jobs,
-                self.node.search,
-                self.tokens,
-                clock=self.clock,
-                operations=self.node.operations,
-            ),
-            self.perform,
-            self.log,
-        )
+    """Sends requests for operations."""
 
     def bulk(self, value: Any, **headers: str) -> Answer:
         body = json.dumps(value).encode()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.commands.jobs import Submission
-from punctual.node.http.application import Application, build_application, node_services
 from punctual.node.http.change_waits import ChangeWaits
 from tests.integration.web.test_http_engine import NodeClient, submitted
 from tests.support.web_client import Answer
@@ -19,23 +17,7 @@ SOON = {"name": "a", "schedule_type": "INTERVAL", "interval_seconds": 3600}
 
 
 class FeedClient(NodeClient):
-    """A node with calls that wait for changes, after `waits` is set."""
-
-    waits: ChangeWaits | None = None
-
-    @cached_property
-    def application(self) -> Application:
-        return build_application(
-            node_services(
-                self.node.jobs,
-                self.node.search,
-                self.tokens,
-                clock=self.clock,
-            ),
-            self.perform,
-            self.log,
-            change_waits=self.waits,
-        )
+    """Asks for changes within a running loop."""
 
     async def ask(self, query: str) -> Answer:
         """Return the answer of a call within a running loop."""

@@ -17,6 +17,7 @@ from punctual.identity import new_id
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.http.application import Application, build_application, node_services
+from punctual.node.http.change_waits import ChangeWaits
 from punctual.node.node import Node
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
@@ -29,7 +30,9 @@ CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "*/10 * * * *"}
 
 
 class NodeClient(ApplicationClient):
-    """A client of a whole node with its store."""
+    """A client of a whole node with its store. Calls wait for changes after `waits` is set."""
+
+    waits: ChangeWaits | None = None
 
     def __init__(self, folder: Path, peer: tuple[str, int] | None = None) -> None:
         super().__init__(peer)
@@ -74,9 +77,11 @@ class NodeClient(ApplicationClient):
                 failures=FailureCommands(
                     self.store.failures, self.store.job_states, self.store.audit
                 ),
+                operations=self.node.operations,
             ),
             self.perform,
             self.log,
+            change_waits=self.waits,
         )
 
     async def perform(self, request: Callable[[], Any]) -> Any:
